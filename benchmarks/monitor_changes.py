@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
     runs = parser.parse_args().runs
-    print("| beats vary by | and remember | slower by | told | its date is off by, median | told besides |")
+    print("| beats vary by | and remember | slower by | reported | its date is off by, median | also reported |")
     print("|---|---|---|---|---|---|")
     for noise, memory in RESTLESS:
         for size in SIZES:

@@ -28,7 +28,7 @@ from perfdoctor.traces.events import DEVICE_CATEGORIES
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.reader import read_trace
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from documents import fill
@@ -90,7 +90,7 @@ def own_figures(trace: Trace) -> dict[str, float]:
     collective = work == Work.COMMUNICATION
     kernels = trace.device.kind == DeviceKind.KERNEL
     found = measure(Lane(trace.device.start, trace.device.end, kernels & ~collective, collective))
-    window = Window(int(trace.device.start.min()), int(trace.device.end.max()))
+    window = TraceWindow(int(trace.device.start.min()), int(trace.device.end.max()))
     [time] = split_devices(trace, work, window)
     moving = time.alone[Work.COMMUNICATION].total + time.hidden_communication
     if (time.busy.total, time.idle.total, moving) != (found["busy"], found["idle"], found["communication"]):

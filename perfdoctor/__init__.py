@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.api import diagnose, phase
     from perfdoctor.diagnosis import Diagnosis
-    from perfdoctor.recording.reader import Recording
+    from perfdoctor.exports.frames import NotebookRecording as Recording
 
 __version__ = "0.1.0"
 
@@ -18,9 +18,9 @@ __all__ = ["Recording", "__version__", "diagnose", "examine", "load", "phase"]
 
 # Where each name is loaded from when it is first asked for: importing perfdoctor stays nearly free.
 _LOADED_FROM = {
-    "diagnose": "perfdoctor.api",
-    "phase": "perfdoctor.api",
-    "Recording": "perfdoctor.recording.reader",
+    "diagnose": ("perfdoctor.api", "diagnose"),
+    "phase": ("perfdoctor.api", "phase"),
+    "Recording": ("perfdoctor.exports.frames", "NotebookRecording"),
 }
 
 
@@ -45,14 +45,15 @@ def load(path: str | os.PathLike[str]) -> Recording | Diagnosis:
     Raises:
         PerfDoctorError: there is no such file, it is neither of these, it is damaged or from another version.
     """
-    from perfdoctor.recording.reader import Recording
+    from perfdoctor.exports.frames import NotebookRecording
     from perfdoctor.reports import reading
 
-    return reading.read(path) if reading.is_report(path) else Recording.open(path)
+    return reading.read(path) if reading.is_report(path) else NotebookRecording.open(path)
 
 
 def __getattr__(name: str) -> object:
     """Loads a public name."""
     if name in _LOADED_FROM:
-        return getattr(import_module(_LOADED_FROM[name]), name)
+        module, its_name = _LOADED_FROM[name]
+        return getattr(import_module(module), its_name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

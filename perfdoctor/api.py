@@ -123,8 +123,8 @@ class Diagnose:
         """How a notebook shows it."""
         from perfdoctor.reports import notebook, reading
 
-        told = self.diagnosis
-        return notebook.NOT_YET if told is None else notebook.render(reading.diagnosis_of(told))
+        document = self.diagnosis
+        return notebook.NOT_YET if document is None else notebook.render(reading.diagnosis_of(document))
 
 
 class Phase:

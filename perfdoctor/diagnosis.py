@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.causes import CAUSES
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.results.activity import Activity
 from perfdoctor.results.blocks import Block
 from perfdoctor.results.crowd import Crowd
@@ -27,28 +28,6 @@ CONFIRMED = "confirmed by trial"
 # What one step is where steps were counted from outside: ``steps.unit`` in the JSON.
 OPTIMIZER_STEPS = "optimizer steps"
 BACKWARD_PASSES = "backward passes"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Something to tell a reader, in no language yet: ``perfdoctor.reports`` has the words.
-
-    Attributes:
-        id: module and function of its words, ``io.save_behind`` for instance.
-        values: what it says, by name: plain values, evidence, other messages, or tuples of these.
-    """
-
-    id: str
-    values: tuple[tuple[str, Any], ...] = ()
-
-
-# What people read: a message, or plain text where perfdoctor did not write it (a user's rule, a probe's reason).
-Text = str | Message
-
-
-def say(what: str, /, **values: Any) -> Message:
-    """A message with its values."""
-    return Message(what, tuple(values.items()))
 
 
 @dataclass(frozen=True, slots=True)

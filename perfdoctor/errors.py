@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfdoctor.diagnosis import Text
+    from perfdoctor.messages import Text
 
 
 class PerfDoctorError(Exception):

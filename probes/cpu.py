@@ -25,8 +25,7 @@ from perfdoctor.probes.readers.procfs import (
     uptime_ticks,
 )
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.core_list import core_list, core_text
-from perfdoctor.recording.schema import Fact, Reading, Sample
+from perfdoctor.recording.schema import Fact, Reading, Sample, core_list, core_text
 
 # What cores guarantee when all are busy and cool: Intel's in kHz, others' in MHz (Documentation/admin-guide/pm/).
 _NOMINAL_CLOCK = (("cpufreq/base_frequency", 1000), ("acpi_cppc/nominal_freq", 1_000_000))

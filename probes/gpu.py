@@ -174,10 +174,10 @@ def gpus_of(pids: Iterable[int], root: Path = Path("/")) -> dict[int, tuple[str,
 
 
 class _Computing:
-    """Tells which of a job's processes compute on a GPU, each once: it shows in their open files, whatever NVML says.
+    """Which of a job's processes compute on a GPU, asked once each: it shows in their open files, whatever NVML says.
 
     Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64); one that does not is asked ever
-    more rarely, and one look takes so long at most that the other probes are not held up.
+    more rarely, and one search takes so long at most that the other probes are not held up.
 
     Args:
         root: where /proc is.

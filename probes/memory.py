@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes
-from perfdoctor.probes.readers.cgroup import Governing, Group, Pressure
+from perfdoctor.probes.readers.cgroup import ControlGroup, Governing, Pressure
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles, counters, kibibytes, stat_fields
 from perfdoctor.recording.clock import NS_PER_S, now_ns
@@ -151,13 +151,13 @@ class MemoryProbe:
         for name, value in values.items():
             yield Reading(time_ns, "memory", "host", name, value)
 
-    def _group(self, time_ns: int, group: Group, slow: bool) -> Iterator[Reading]:
+    def _group(self, time_ns: int, group: ControlGroup, slow: bool) -> Iterator[Reading]:
         values = self._version_2(group, slow) if group.version == 2 else self._version_1(group, slow)
         for name, value in values.items():
             if value is not None:
                 yield Reading(time_ns, "memory", group.subject, name, value)
 
-    def _version_2(self, group: Group, slow: bool) -> dict[str, int | None]:
+    def _version_2(self, group: ControlGroup, slow: bool) -> dict[str, int | None]:
         events = self._counters(group, "memory.events")
         stat = self._counters(group, "memory.stat") if slow else {}
         limits = [limit for name in ("memory.max", "memory.high") if (limit := self._number(group, name)) is not None]
@@ -171,7 +171,7 @@ class MemoryProbe:
             "oom_kills_total": events.get("oom_kill"),
         }
 
-    def _version_1(self, group: Group, slow: bool) -> dict[str, int | None]:
+    def _version_1(self, group: ControlGroup, slow: bool) -> dict[str, int | None]:
         limit = self._number(group, "memory.limit_in_bytes")
         stat = self._counters(group, "memory.stat") if slow else {}
         return {
@@ -183,13 +183,13 @@ class MemoryProbe:
             "oom_kills_total": self._counters(group, "memory.oom_control").get("oom_kill"),
         }
 
-    def _number(self, group: Group, name: str) -> int | None:
+    def _number(self, group: ControlGroup, name: str) -> int | None:
         try:
             return int(self._files.read(f"{group.directory}/{name}"))
         except (OSError, ValueError):  # ValueError: "max", no limit.
             return None
 
-    def _counters(self, group: Group, name: str) -> dict[str, int]:
+    def _counters(self, group: ControlGroup, name: str) -> dict[str, int]:
         try:
             return counters(self._files.read(f"{group.directory}/{name}"))
         except OSError:

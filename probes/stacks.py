@@ -4,8 +4,8 @@ Of a CPython whose frames are known, ``perfdoctor.probes.readers.training_stacks
 it. Of others py-spy samples them (``--nonblocking``), to which all below applies.
 
 py-spy writes its trace only when it ends, so it is run in segments of a few seconds. Where perfdoctor is killed, the
-kernel interrupts it, and it leaves its trace beside the recording (``perfdoctor.recording.left_stacks``).
-Idle threads are included, because a wait is as telling as work, and because in py-spy's chrometrace format an idle gap
+kernel interrupts it, and it leaves its trace beside the recording (``perfdoctor.recording.stack_segments``).
+Idle threads are included, because a wait says as much as work, and because in py-spy's chrometrace format an idle gap
 would otherwise prolong whatever ran before it. Each segment is kept as py-spy wrote it; reading it costs time that the
 recorder does not have.
 

@@ -291,7 +291,7 @@ def _refusal(root: Path) -> Refusal | None:
 
 
 def _without_optimizers(refusal: Refusal | None) -> Refusal | None:
-    """What is missing where calls cannot be told by a name."""
+    """What is missing where calls cannot be identified by a name."""
     if refusal is None:
         return None
     return Refusal(f"Backward passes are counted, not the steps of optimizers. {refusal.reason}", refusal.enable)

@@ -58,7 +58,7 @@ _COMPUTES, _RESTS = 0.5, 0.1
 _SELDOM, _RARELY_S = 0.9, 1.0
 
 
-class _Process:
+class _ProcessThreads:
     def __init__(self, pid: int, root: Path) -> None:
         self.pid = pid
         self.tasks = f"{root / 'proc' / str(pid)}/task"
@@ -76,7 +76,7 @@ class _Process:
 
 
 class _Thread:
-    def __init__(self, process: _Process, tid: int, name: str, room: Room) -> None:
+    def __init__(self, process: _ProcessThreads, tid: int, name: str, room: Room) -> None:
         folder = f"{process.tasks}/{tid}"
         self.process, self.tid = process, tid
         self.task = Task(folder, is_main=tid == process.pid, descriptors=process.descriptors, room=room)
@@ -142,13 +142,13 @@ class ThreadsProbe:
         self.share = 1.0
         self._root, self._room = root, room
         self._job: Processes | None = None
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[int, _ProcessThreads] = {}
         self._members: tuple[tuple[int, ...], ...] = ()
         self._training: list[_Thread] = []
         self._workers, self._awake, self._asleep = _Turns(MOST_WORKERS), _Turns(MOST_AWAKE), _Turns(MOST_ASLEEP, _TURNS)
         self._births = Births(root)
-        self._to_list: deque[_Process] = deque()
-        self._new: deque[tuple[_Process, int]] = deque()
+        self._to_list: deque[_ProcessThreads] = deque()
+        self._new: deque[tuple[_ProcessThreads, int]] = deque()
         self._list_ns = self._began_ns = self._last_ns = 0
         self._syscalls_refused = False
 
@@ -213,11 +213,11 @@ class ThreadsProbe:
             self._processes.pop(pid).close()
         for pid in pids:
             if pid not in self._processes:
-                self._processes[pid] = _Process(pid, self._root)
+                self._processes[pid] = _ProcessThreads(pid, self._root)
                 self._to_list.append(self._processes[pid])
             self._processes[pid].trains = pid in training
 
-    def _list_threads(self, process: _Process) -> None:
+    def _list_threads(self, process: _ProcessThreads) -> None:
         if process.gone:
             return
         process.descriptors.forget()

@@ -4,7 +4,7 @@ A job that does not step has hardly anything to sample, but much to ask: who has
 the lock of the file, how long the sleep is, whether an exception is being handled. Each is asked once per wait.
 Nothing is stopped or changed.
 
-A look costs 30 µs of CPU per process and second, and looking into a wait on a channel 2 ms once, on a host of 100
+A sample costs 30 µs of CPU per process and second, and looking into a wait on a channel 2 ms once, on a host of 100
 processes (Linux 6.18, x86-64).
 """
 
@@ -22,7 +22,6 @@ from pathlib import Path
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.channel_ends import other_end, serves
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
-from perfdoctor.probes.readers.file_locks import lock_holders
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import name_of
 from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors
@@ -170,3 +169,31 @@ class WaitsProbe:
             if other not in members and other != os.getpid() and serves(end, other, reads=reads):
                 found.append(other)
         return found
+
+
+_WAITS = b"->"
+_PID = 4  # column of a line; one later in that of a waiter
+
+
+def lock_holders(pid: int, root: Path = Path("/")) -> list[int] | None:
+    """The processes that hold the lock for which this one waits.
+
+    Args:
+        pid: who waits.
+        root: where /proc is.
+
+    Returns:
+        Their ids, without those that the kernel does not name (locks of open files have no owner); None if the process
+        waits for no lock, or the kernel does not say.
+    """
+    try:
+        lines = [line.split() for line in (root / "proc/locks").read_bytes().splitlines()]
+    except OSError:
+        return None
+    # A waiter is listed below the lock that it waits for, under the same number.
+    waiters = (line for line in lines if line[1:2] == [_WAITS] and line[_PID + 1 : _PID + 2] == [b"%d" % pid])
+    waits = next((line[0] for line in waiters), None)
+    if waits is None:
+        return None
+    held = [int(line[_PID]) for line in lines if line[0] == waits and line[1] != _WAITS]
+    return [holder for holder in held if holder > 0]

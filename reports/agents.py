@@ -23,9 +23,9 @@ from perfdoctor.reports.text import lower_first, sentence
 from perfdoctor.reports.wording import worded, worded_fixes
 from perfdoctor.results.comparison import Comparison
 
-# So many of a kind are told as values; the JSON report has them all.
+# So many of a kind are given as values; the JSON report has them all.
 MOST_VALUES = 12
-_DIGITS = 6
+_DIGITS = 6  # significant ones of a number; judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ def tell_finding(diagnosis: Diagnosis, name: str, number: int) -> ToolAnswer:
 
 def tell_comparison(comparison: Comparison) -> ToolAnswer:
     """Whether the job became faster, where its time has gone, and what became of the predicted gain."""
-    told = strict(compared_json.document(comparison))
-    named = {name: told[name] for name in ("answer", "pace", "implied_speedup", "causes", "prediction")}
+    known = strict(compared_json.document(comparison))
+    named = {name: known[name] for name in ("answer", "pace", "implied_speedup", "causes", "prediction")}
     values = ToldComparison(comparable=not comparison.forbidding, **named)
     return answer(_comparison(compared_outline(comparison)), asdict(values))
 
@@ -242,8 +242,8 @@ def _evidence(item: Evidence) -> ToldEvidence:
 
 def _fix(fix: Fix) -> ToldFix:
     brings, between = fix.predicted_speedup, fix.speedup_range
-    told = None if between is None else tuple(map(_rounded, between))
-    return ToldFix(fix.title, None if brings is None else _rounded(brings), told)
+    rounded = None if between is None else tuple(map(_rounded, between))
+    return ToldFix(fix.title, None if brings is None else _rounded(brings), rounded)
 
 
 def _rounded(value: float) -> float | None:

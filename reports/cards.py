@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, LookAlike, Text
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, LookAlike
+from perfdoctor.messages import Text
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, times
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 
@@ -139,11 +140,11 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
 
 
 def gain_of(finding: Finding) -> str:
-    """What fixing it brings, in words: that of the first change that tells, else no more than its share allows."""
+    """What fixing it brings, in words: that of the first change of known gain, else what its share allows."""
     if finding.predicted_speedup <= 1:
         return ""
-    told = next((fix for fix in finding.fixes if fix.predicted_speedup), None)
-    return _gain(told) if told else gain_between(1.0, finding.predicted_speedup)
+    known = next((fix for fix in finding.fixes if fix.predicted_speedup), None)
+    return _gain(known) if known else gain_between(1.0, finding.predicted_speedup)
 
 
 def gain_between(least: float, most: float) -> str:

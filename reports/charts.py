@@ -15,10 +15,9 @@ from perfdoctor.reports.wording import label, worded
 # A chart with more lines than this cannot be read; the page says how many were left out.
 MAX_LINES = 6
 # A page is to stay below 500 KB: a point is about 9 bytes.
-MAX_CHARTS = 24
-MAX_POINTS_PER_PAGE = 16_000
-MAX_POINTS_PER_LINE = 400
-MIN_POINTS_PER_LINE = 20
+MAX_CHARTS, MAX_POINTS_PER_PAGE = 24, 16_000
+# Judgement: more are not seen on a screen, and fewer show no course.
+MAX_POINTS_PER_LINE, MIN_POINTS_PER_LINE = 400, 20
 # Units of a drawing, before it is stretched.
 WIDTH, HEIGHT = 1000, 100
 # Distances between ticks of the time axis, in seconds: what people count in.
@@ -147,8 +146,8 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
         least, most = quantity(min(values), one.unit), quantity(max(values), one.unit)
         path = _path(thin_out(one.times, one.values, points), span_s, bottom, top)
         lines.append(Line(number, brief(worded(one.name)), label("between", least=least, most=most), path))
-    told = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
-    said = label("named", name=title, value=told)
+    listed = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
+    said = label("named", name=title, value=listed)
     axis = brief(label("unit", unit=unit))
     return Chart(title, axis, bottom, top, said, tuple(lines), len(group) - len(drawn))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports.compared_outline import compared_outline
 from perfdoctor.reports.html import style
 from perfdoctor.reports.wording import page_words, worded

@@ -1,4 +1,8 @@
-"""A comparison as Markdown, for pull requests and job summaries (GitHub's flavour)."""
+"""A comparison for GitHub: as Markdown of its flavour, for pull requests and job summaries, and as an annotation.
+
+GitHub's workflow commands (docs.github.com, "Workflow commands for GitHub Actions"): a line of standard output that
+begins with ``::`` is one, so that what stands in it is escaped.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from perfdoctor.reports.compared_outline import compared_outline
-from perfdoctor.results.comparison import Comparison
+from perfdoctor.results.comparison import Answer, Comparison
 
 # What Markdown or HTML would read as more than text; a mention would notify somebody.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~@$])")
@@ -39,3 +43,32 @@ def escaped(text: str) -> str:
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head, *body = ("| " + " | ".join(map(escaped, line)) + " |" for line in (headings, *rows))
     return "\n".join([head, "|" + "---|" * len(headings), *body])
+
+
+_WARNED = (Answer.SLOWER, Answer.UNKNOWN)
+_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
+
+
+def annotation(comparison: Comparison) -> str:
+    """A line that GitHub shows on the run's page: an error only where the job is slower than allowed."""
+    report = compared_outline(comparison)
+    answer = Answer.UNKNOWN if comparison.pace is None else comparison.pace.answer
+    level = "error" if comparison.regressed else "warning" if answer in _WARNED else "notice"
+    message = f"{report.headline}. {report.verdict or report.summary}"
+    return command(level, "perfdoctor compare", message)
+
+
+def command(level: str, title: str, message: str) -> str:
+    """A workflow command.
+
+    Args:
+        level: ``error``, ``warning`` or ``notice``.
+        title: in its head.
+        message: below it; line breaks stay.
+    """
+    return f"::{level} title={_escaped(title, _PROPERTY)}::{_escaped(message, _DATA)}"
+
+
+def _escaped(text: str, escapes: dict[str, str]) -> str:
+    return "".join(escapes.get(letter, letter) for letter in text)

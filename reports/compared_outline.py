@@ -1,10 +1,11 @@
-"""What a report of a comparison says, ready to be laid out: console, page and Markdown differ in looks only."""
+"""What a report of a comparison says, ready to be laid out: console, page and Markdown differ in layout only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdoctor.diagnosis import BACKWARD_PASSES, Message, Text, say
+from perfdoctor.diagnosis import BACKWARD_PASSES
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.outline import setting_name
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, shown_cause, speedup
@@ -12,13 +13,13 @@ from perfdoctor.reports.wording import label, worded
 from perfdoctor.results.comparison import (
     Answer,
     CauseChange,
+    ComparedRun,
     Comparison,
     Difference,
     Interval,
     Pace,
     Prediction,
     Promise,
-    Run,
     Weight,
 )
 
@@ -307,8 +308,8 @@ def _row(one: CauseChange, longest: float, *, per_step: bool) -> CauseRow:
 def _changed(change: Interval, *, per_step: bool) -> str:
     """By how much more it is, with its interval; shares in percentage points."""
     ends = (None if end is None else _signed(end, per_step=per_step) for end in (change.low, change.high))
-    told = _between(_signed(change.value, per_step=per_step), *ends)
-    return told if per_step else worded(say("compared.points", change=told))
+    change_s = _between(_signed(change.value, per_step=per_step), *ends)
+    return change_s if per_step else worded(say("compared.points", change=change_s))
 
 
 def _signed(value: float, *, per_step: bool) -> str:
@@ -327,13 +328,13 @@ def _promise(prediction: Prediction, pace: Pace | None) -> Message:
     return say("compared.promise", fix=fix, predicted=predicted, measured=measured, outcome=outcome)
 
 
-def _runs(before: Run, after: Run) -> Beside:
+def _runs(before: ComparedRun, after: ComparedRun) -> Beside:
     """Facts about both runs."""
     both = zip(_run(before), _run(after), strict=True)
     return tuple((name, one, other) for (name, one), (_, other) in both)
 
 
-def _run(run: Run) -> Rows:
+def _run(run: ComparedRun) -> Rows:
     unknown = worded(say("compared.unknown"))
     return (
         (worded(say("compared.file")), clean(run.source)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
 from perfdoctor.reports.language import can_write
-from perfdoctor.reports.outline import Outline, Part, RankBar, outline
+from perfdoctor.reports.outline import BarSegment, Outline, RankBar, outline
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import lower_first
 from perfdoctor.reports.wording import label
@@ -158,7 +158,7 @@ def _grid(indent: int) -> "Table":
     return grid
 
 
-def _bars(parts: Iterable[Part], width: int, blocks: bool) -> "RenderableType":
+def _bars(parts: Iterable[BarSegment], width: int, blocks: bool) -> "RenderableType":
     from rich.text import Text
 
     grid = _grid(2)

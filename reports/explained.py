@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from perfdoctor.causes import CAUSES, Cause
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports.english.causes import EXPLAINED
 from perfdoctor.reports.text import percent, sentence
 from perfdoctor.reports.wording import cause_title, explained_cause, explained_words, worded

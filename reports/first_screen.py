@@ -146,13 +146,13 @@ def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
     becomes = words["one_second_becomes"].format(after=duration(expected))
     if ranged:
         becomes = label("aside", text=becomes, more=label("between", least=duration(least), most=duration(most)))
-    told = [becomes]
+    gains = [becomes]
     if isinstance(before, (int, float)) and before > 0 and steps.get("unit") != BACKWARD_PASSES:
-        told.append(words["a_step"].format(before=duration(before), after=duration(before * expected)))
+        gains.append(words["a_step"].format(before=duration(before), after=duration(before * expected)))
     return Prospect(
         after=(round(100 * expected, 1), round(100 * least, 1), round(100 * most, 1)),
         gain=label("full_stop", text=sentence(fix.gain)),
-        becomes=label("full_stop", text=label("listed", items=tuple(told))),
+        becomes=label("full_stop", text=label("listed", items=tuple(gains))),
     )
 
 

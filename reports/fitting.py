@@ -11,8 +11,7 @@ from perfdoctor.reports.text import clean
 
 # One answer to an agent, all of it. English takes four characters to a token ("What are tokens and how to count them",
 # help.openai.com); code, paths and numbers take fewer, so that three bytes of UTF-8 are counted as one.
-TOKENS = 2000
-BYTES_PER_TOKEN = 3
+TOKENS, BYTES_PER_TOKEN = 2000, 3
 ROOM = TOKENS * BYTES_PER_TOKEN
 # A sentence, a path or a name; what is longer was not written for people.
 LONGEST, LONGEST_NAME = 600, 160

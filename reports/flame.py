@@ -11,7 +11,7 @@ from perfdoctor.results.activity import CodeNode, CodeTree
 MAX_BOXES = 400  # a box is about 300 bytes of the page
 # A box has a second colour from this part of its time on.
 _MIXED = 0.15
-_LONGEST_NAME = 80
+_LONGEST_NAME = 80  # characters; judgement
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports import console
 from perfdoctor.reports.history_lines import date, sentence
 from perfdoctor.reports.text import duration, percent, size
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 # A history is shown in about so many periods, none of them shorter than this.
-_PERIODS = 24
-_SHORTEST_S = 600.0
+_PERIODS, _SHORTEST_S = 24, 600.0
 _GOOD = (Happened.FASTER,)
 
 

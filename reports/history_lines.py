@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from perfdoctor.diagnosis import Message, say
+from perfdoctor.messages import Message, say
 from perfdoctor.reports.text import clean, duration, percent, size
 from perfdoctor.reports.wording import cause_title, worded
 from perfdoctor.results.history import Appeared, Happened, Incident, Presence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from perfdoctor.diagnosis import Diagnosis, say
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.messages import say
 from perfdoctor.reports.console import FAINT, TONES
 from perfdoctor.reports.live_keys import FINDINGS, HELP, PROCESS, Selection, chosen_processes, selected
 from perfdoctor.reports.live_table import Column, columns_of_processes, columns_of_threads, row, short_size
@@ -23,7 +24,7 @@ MIN_WIDTH, MIN_HEIGHT = 60, 16
 _BAR = 20  # characters between the brackets
 _CAUSES = 5  # lines of the breakdown
 _DEVICES = 2  # lines of block devices, of links, and of files
-_LABEL = 8
+_LABEL = 8  # columns of what stands before a bar
 _TITLE = 20  # columns that the job's name has at least
 _DEVICE_TICK_S = 1e-3  # /proc/diskstats has whole milliseconds
 _SOME = 0.05  # threads at a time that are worth a line

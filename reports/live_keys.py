@@ -11,7 +11,7 @@ JOB, PROCESS, FINDINGS, HELP = "job", "process", "findings", "help"
 SORTS = ("", "cpu", "delay", "blocked", "memory", "read", "write", "steps", "gpu_memory", "age")
 _PAGES = {"?": HELP, "h": HELP, "v": FINDINGS}
 _SORT_KEYS = {"P": "cpu", "M": "memory", "T": "age", "D": "delay", "I": "read"}
-_PAGE = 10
+_PAGE = 10  # lines that Page Up and Page Down move by
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a report says, ready to be laid out: the console and the page differ in looks only.
+"""What a report says, ready to be laid out: the console and the page differ in layout only.
 
 All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
 """
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
+from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, gain_between, gain_of, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
 from perfdoctor.reports.step_rows import Rows, step_rows
@@ -45,8 +46,8 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
     if (stopped := shown.pop("stopped", None)) is not None:
         shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
     if hosts := shown.get("hosts"):
-        told = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
-        shown["hosts"] = label("listed", items=tuple(told))
+        named = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
+        shown["hosts"] = label("listed", items=tuple(named))
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -55,8 +56,8 @@ def setting_rows(job: Mapping[str, Any]) -> Rows:
     settings = job.get("settings")
     if not isinstance(settings, Mapping):
         return ()
-    told = {name: value for name, value in settings.items() if _tells(str(name), str(value))}
-    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in told.items())
+    shown = {name: value for name, value in settings.items() if _is_shown(str(name), str(value))}
+    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in shown.items())
 
 
 def setting_name(setting: str) -> str:
@@ -72,7 +73,7 @@ def _setting_value(setting: str, value: Any) -> str:
     return clean(say("settings.value", setting=setting, text=value))
 
 
-def _tells(setting: str, value: str) -> bool:
+def _is_shown(setting: str, value: str) -> bool:
     """Whether a setting is of the job's own making: not what a launcher sets, nor a mount without files on a disk."""
     return not setting.startswith(_LAUNCHERS) and not (setting.startswith("mount.") and value in _NO_DISK)
 
@@ -95,7 +96,7 @@ SMALL_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarSegment:
     """One part of a bar: a cause, or several small ones together.
 
     Attributes:
@@ -117,7 +118,7 @@ class RankBar:
     name: str
     detail: str
     straggler: bool
-    parts: tuple[Part, ...]
+    parts: tuple[BarSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Outline:
     figures: Rows
     basis: Rows
     straggler: str
-    breakdown: tuple[Part, ...]
+    breakdown: tuple[BarSegment, ...]
     ranks: tuple[RankBar, ...]
     groups: tuple[RankBar, ...]
     cards: tuple[Card, ...]
@@ -326,14 +327,14 @@ def _kind(cause: str) -> str:
     return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
-def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
+def _parts(breakdown: Iterable[CauseShare]) -> tuple[BarSegment, ...]:
     """The parts of a bar, largest first, small ones together at the end."""
     lines = sorted((line for line in breakdown if line.share > 0), key=lambda line: -line.share)
     small = [line for line in lines if line.share < SMALL_SHARE]
     if len(small) < 2:
         small = []
     parts = [
-        Part(
+        BarSegment(
             line.cause,
             sentence(cause_title(line.cause)),
             line.share,
@@ -346,7 +347,7 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
     if small:
         share = sum(line.share for line in small)
         title = label("small_causes", count=len(small), limit=f"{SMALL_SHARE:.1%}")
-        parts.append(Part("", title, share, percent(share), "small"))
+        parts.append(BarSegment("", title, share, percent(share), "small"))
     return tuple(parts)
 
 

@@ -15,8 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from perfdoctor.diagnosis import Diagnosis, Text, Why
+from perfdoctor.diagnosis import Diagnosis, Why
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import Text
 from perfdoctor.reports.language import LANGUAGES, for_stream
 from perfdoctor.reports.wording import label, worded
 from perfdoctor.results.treatment import Treated

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.reports.json import SCHEMA
 from perfdoctor.results.blocks import Block
 from perfdoctor.results.stuck import KINDS, Halt, Stuck
 
-# Of a halt, what came after the first reports that told of some.
+# Of a halt, what came after the first reports that had some.
 _LATER = ("host", "sequence", "group", "tensors")
 # The first keys of a report stand in here; a profiler's trace begins as JSON does, and may have gigabytes.
 _BEGINNING = 4096
@@ -71,7 +72,7 @@ def read(path: str | os.PathLike[str]) -> Diagnosis:
 
 
 def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
-    """The diagnosis that a JSON report tells of. What was drawn over time is not in it, nor keys of later versions.
+    """The diagnosis that a JSON report holds. What was drawn over time is not in it, nor keys of later versions.
 
     Args:
         document: the report as it is decoded.

@@ -52,7 +52,7 @@ class ShownExcerpt:
     """An excerpt.
 
     Attributes:
-        file: as the job named it, by which lines are told apart; it is not shown.
+        file: as the job named it, by which lines are distinguished; it is not shown.
         name: of the file.
         path: all of it, as it is shown.
         share: of all its lines.

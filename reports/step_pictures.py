@@ -11,13 +11,13 @@ from perfdoctor.reports.text import brief, duration, percent, sentence, shown_ca
 from perfdoctor.reports.wording import label, page_words
 from perfdoctor.results.activity import GPU, TRAINER, Activity, Lane, LanePart, StepPart, StepParts, StepTimes
 
-_STEP_LINES = 600  # steps that can be told apart on a wide screen
-_SHADES = 6
+_STEP_LINES = 600  # steps that can be distinguished on a wide screen
+_SHADES = 6  # that the style sheet has
 # A step that is so many times shorter than another one cannot be read on its scale.
 _TOO_SMALL = 3
 
 Row = tuple[str, str, str, str, str]
-"""Name, seconds in the usual step and in the slowest, the difference, and the look of the shade; "" for none."""
+"""Name, seconds in the usual step and in the slowest, the difference, and the class of the shade; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def steps_row(times: StepTimes, span_s: float) -> StepsRow:
 
 
 def _tallest(times: StepTimes) -> Iterator[tuple[float, float]]:
-    """Start and length of as many steps as can be told apart: of neighbours the longest."""
+    """Start and length of as many steps as can be distinguished: of neighbours the longest."""
     steps = list(zip(times.starts_s, times.lengths_s, strict=True))
     together = -(-len(steps) // _STEP_LINES)
     for place in range(0, len(steps), together):
@@ -165,7 +165,7 @@ def step_picture(times: StepTimes, palette: Palette, shades: Mapping[str, str]) 
 
 
 def shades_of(activity: Activity) -> dict[str, str]:
-    """The look of each phase, the strongest for what takes most of all time, then of the steps that are drawn.
+    """The shade of each phase, the strongest for what takes most of all time, then of the steps that are drawn.
 
     A GPU's has that of the trainer's.
     """
@@ -186,7 +186,7 @@ def shades_of(activity: Activity) -> dict[str, str]:
 
 
 def _larger(times: StepTimes) -> int:
-    """By how much a usual step is drawn larger, so that its parts can be told apart."""
+    """By how much a usual step is drawn larger, so that its parts can be distinguished."""
     times_longer = times.slowest.length_s / times.usual.length_s if times.usual.length_s else 1.0
     return int(times_longer) if times_longer >= _TOO_SMALL else 1
 

@@ -48,10 +48,10 @@ def _whole_steps(steps: Mapping[str, Any], title: str) -> Rows:
     alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
     there = device["phases"] if device else {}
     for phase, spent in steps["phases"].items():
-        told = [label("sequence", items=(label("a_step", time=duration(spent["mean_s"])), percent(spent["share"])))]
-        told += [label("on_device", time=duration(there[phase]))] if phase in there else []
-        told += [label("by_itself", time=duration(alone[phase]))] if phase in alone else []
-        rows.append((sentence(clean(worded(phase))), label("listed", items=tuple(told))))
+        spends = [label("sequence", items=(label("a_step", time=duration(spent["mean_s"])), percent(spent["share"])))]
+        spends += [label("on_device", time=duration(there[phase]))] if phase in there else []
+        spends += [label("by_itself", time=duration(alone[phase]))] if phase in alone else []
+        rows.append((sentence(clean(worded(phase))), label("listed", items=tuple(spends))))
     for place, one in enumerate(steps.get("lines", ())):
         name = "" if place else label("in_functions")
         rows.append((name, label("of_a_step", share=percent(one["share"]), line=clean(one["line"]))))

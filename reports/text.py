@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Message, Text
+from perfdoctor.messages import Message, Text
 from perfdoctor.reports.wording import cause_title, label, worded
 
 # Control characters (terminal escapes begin with one), marks that reorder text, and what UTF-8 cannot carry.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports import console
 from perfdoctor.reports.outline import outline
 from perfdoctor.reports.treated_outline import Row, TreatedOutline, treated_outline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports import html
 from perfdoctor.reports.text import sentence
 from perfdoctor.reports.treated_outline import TreatedOutline, treated_outline

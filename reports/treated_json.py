@@ -17,15 +17,15 @@ _FACTS = ("id", "causes", "bound", "first_step_s", "memory_bytes", "gpu_memory_b
 def render(treated: Treated) -> str:
     """The treatment as strict JSON in ASCII, ending in a line break, with the diagnosis below ``diagnosis``."""
     with for_programs():
-        told = _document(treated)
-    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+        known = _document(treated)
+    return json.dumps(strict(known), indent=2, allow_nan=False) + "\n"
 
 
 def render_within(treated: Treated) -> str:
     """The diagnosis as its own JSON report has it, with what was tried from inside below ``treated``."""
     with for_programs():
-        told = {**document(treated.diagnosis), "treated": _told(treated)}
-    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+        known = {**document(treated.diagnosis), "treated": _told(treated)}
+    return json.dumps(strict(known), indent=2, allow_nan=False) + "\n"
 
 
 def _document(treated: Treated) -> dict[str, Any]:

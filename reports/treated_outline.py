@@ -1,10 +1,11 @@
-"""What a report of a treatment says, ready to be laid out: the console and the page differ in looks only."""
+"""What a report of a treatment says, ready to be laid out: the console and the page differ in layout only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Fix, Message, Text, say
+from perfdoctor.diagnosis import Fix
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import (
     clean,

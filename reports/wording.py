@@ -6,7 +6,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, NotExamined
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
 from perfdoctor.reports.own_code import in_own_code
 from perfdoctor.reports.phrasebook import commentary, phrasebook
@@ -54,7 +55,7 @@ def explained_words() -> ModuleType:
 
 
 def explained_cause(cause: str) -> Any:
-    """What is said of a cause at length, with the attributes of ``perfdoctor.reports.english.causes.Explanation``."""
+    """What is said of a cause at length, as ``perfdoctor.reports.shared_words.Explanation``."""
     return import_module(f"perfdoctor.reports.{catalogue().package}.causes").EXPLAINED[cause]
 
 

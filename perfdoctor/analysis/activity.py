@@ -16,11 +16,11 @@ from perfdoctor.analysis.source import read_source
 from perfdoctor.analysis.step_lanes import step_lanes, stretches
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
-from perfdoctor.attribution.settled import settled_samples
+from perfdoctor.attribution.passes import settled_samples
 from perfdoctor.attribution.share import Writing, read_writing
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.diagnosis import Text, say
+from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.activity import (
     TRAINER,
@@ -40,16 +40,17 @@ from perfdoctor.timeline.long_steps import longest_ordinary
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Step, Steps
 
-# As many bins as can be told apart on a wide screen, and for all tracks together what a page has room for.
+# As many bins as can be distinguished on a wide screen, and for all tracks together what a page has room for.
 _MOST_BINS, _MOST_CELLS = 240, 9_600
 _PHASE_BINS = 480  # of marks, which are exact
 _SAMPLES_PER_BIN = 2  # fewer say little of a bin
 _OTHER = "other"  # the phase of what was neither marked nor seen in one
 # A sample of a worker costs some 0.1 ms: so many of one, and of all of them together.
 _WORKER_SAMPLES, _ALL_WORKER_SAMPLES = 1_500, 8_000
-_WORKER_TRACKS = 16
+_WORKER_TRACKS = 16  # judgement: what a page has room for beside the rest
+# So many lines are named, of those that take a hundredth of the time and more.
 _HOT_LINES, _LEAST_LINE = 12, 0.01
-# Steps of which the times are kept; of more, neighbours are told by the longest of them.
+# Steps of which the times are kept; of more, the longest of neighbours stands for them.
 _STEPS_KEPT = 2_000
 
 _GAPS = 2  # fewer are no rhythm
@@ -272,10 +273,10 @@ def explained(part: StepPart, step: Step, samples: Sequence[Sampled]) -> Iterato
     """A part of a step; where no phase was marked, as what was seen there."""
     start_ns, end_ns = (step.from_ns + round(at * NS_PER_S) for at in (part.start_s, part.start_s + part.length_s))
     within = _between(samples, start_ns, end_ns) if part.phase == _OTHER else ()
-    looks = [(sample.time_ns, next(iter(sample.causes.fractions()), "")) for sample in within]
-    if not looks:
+    seen = [(sample.time_ns, next(iter(sample.causes.fractions()), "")) for sample in within]
+    if not seen:
         yield part
-    for one in stretches(looks, (start_ns, end_ns), step):
+    for one in stretches(seen, (start_ns, end_ns), step):
         yield StepPart(part.phase, one.start_s, one.length_s, "" if one.what == UNATTRIBUTED else one.what)
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict
+from perfdoctor.messages import say
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import confidence, decide, share_ranges, straggler

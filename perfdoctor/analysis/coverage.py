@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import NotExamined, NoVerdict, Why, say
+from perfdoctor.diagnosis import NotExamined, NoVerdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.user_frames import HINT, user_frames
+from perfdoctor.messages import say
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import THINNED, Event, Unavailable
@@ -96,7 +97,7 @@ def _unavailable(job: JobTimeline) -> list[NotExamined]:
 
 
 def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
-    """Where the time between steps goes of which no evaluation was told: it is in no share."""
+    """Where the time between steps goes in which no evaluation was seen: it is in no share."""
     for trainer in job.processes.trainers:
         steps = job.steps.get(trainer.pid)
         if steps is None or not steps.all:

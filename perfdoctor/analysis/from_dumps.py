@@ -9,8 +9,9 @@ from pathlib import Path
 from perfdoctor import __version__
 from perfdoctor.analysis.coverage import of_stuck
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.diagnosis import INSIDE, CauseShare, Diagnosis, NotExamined, NoVerdict, Verdict, Why, say
+from perfdoctor.diagnosis import INSIDE, CauseShare, Diagnosis, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.stuck.dumps import Dump, DumpError, read_dump
 from perfdoctor.stuck.recorded_calls import judge_dumps, open_for_s, world_of
 

@@ -19,7 +19,6 @@ from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined, of_stuck, on_hosts, why_no_verdict
 from perfdoctor.analysis.crowd import describe_crowd
-from perfdoctor.analysis.done_alone import find_done_alone
 from perfdoctor.analysis.from_recording import (
     describe_job,
     describe_rank,
@@ -32,21 +31,23 @@ from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.host_clocks import clock_offsets
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, Diagnosis, NotExamined, NoVerdict, say
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, Diagnosis, NotExamined, NoVerdict
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.other_clock import ClockOffset, on_other_clock
 from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.rules.verdict import decide
 from perfdoctor.stuck.follow import find_still, find_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.missing_ranks import missing_ranks
+from perfdoctor.timeline.processes import missing_ranks
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ from perfdoctor.analysis.from_recording import describe_rank
 from perfdoctor.analysis.host import HostSummary, renumbered
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.many_hosts import charge_late_rank
-from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why, say
+from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares, straggler
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.missing_ranks import missing_ranks
+from perfdoctor.timeline.processes import missing_ranks
 
 _NAMED = 5  # hosts that a note names
 
@@ -103,7 +104,7 @@ def _require_one_job(hosts: Sequence[HostSummary]) -> None:
 def _one_of_each(hosts: Sequence[HostSummary]) -> tuple[list[HostSummary], list[NotExamined]]:
     """Every rank once, and what is to be said of it.
 
-    Where no launcher told the ranks, each host counts its own from 0: then they are numbered host by host.
+    Where no launcher has numbered the ranks, each host counts its own from 0: then they are numbered host by host.
     """
     hosts, notes = _latest(hosts)
     counted = Counter(rank for host in hosts for rank in host.ranks)
@@ -159,10 +160,10 @@ def _versions(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
         usual = Counter(versions.values()).most_common(1)
         other = [(name, version) for name, version in versions.items() if version != usual[0][0]]
         if other:
-            told = say(
+            differing = say(
                 "cluster.versions", what=what, usual=usual[0][0], others=tuple(other[:_NAMED]), more=len(other[_NAMED:])
             )
-            yield NotExamined("hosts", told, say("cluster.one_version"))
+            yield NotExamined("hosts", differing, say("cluster.one_version"))
 
 
 def _apart(hosts: Sequence[HostSummary]) -> list[NotExamined]:

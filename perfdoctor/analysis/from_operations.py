@@ -7,7 +7,8 @@ from pathlib import Path
 
 from perfdoctor.analysis.from_traces import diagnose_ranks
 from perfdoctor.causes import GPU_COMPUTE
-from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Message, NotExamined, Verdict, say
+from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.messages import Message, say
 from perfdoctor.operations.ranks import list_ranks
 from perfdoctor.operations.table import OperationTable, build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if

@@ -10,17 +10,24 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
-from perfdoctor.analysis.done_alone import find_done_alone
-from perfdoctor.analysis.lines import called_by_job, drawn_before, located, parts_by_function, parts_by_loop
 from perfdoctor.analysis.method import how_made
-from perfdoctor.analysis.own_code import in_own_code, read_own_code
+from perfdoctor.analysis.own_code import (
+    called_by_job,
+    drawn_before,
+    in_own_code,
+    located,
+    parts_by_function,
+    parts_by_loop,
+    read_own_code,
+)
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence, say
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
@@ -34,12 +41,12 @@ from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.stuck.follow import find_still, surely_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.missing_ranks import counted_ranks, missing_ranks
-from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.processes import Process, counted_ranks, missing_ranks
 from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.steps import Steps
 
@@ -112,7 +119,7 @@ def step_summaries(job: JobTimeline) -> dict[int, dict[str, Any]]:
     """By process, what is known of its steps: as marked, or else as counted."""
     counted = {pid: one.summary() for pid, one in job.counted.items()}
     marked = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
-    return {**counted, **{pid: told for pid, told in marked.items() if told}}
+    return {**counted, **{pid: steps for pid, steps in marked.items() if steps}}
 
 
 def level_of(job: JobTimeline) -> str:

@@ -11,8 +11,9 @@ from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.crowd import MANY, describe_crowd
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why, say
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer

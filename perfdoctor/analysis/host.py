@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import NotExamined, Text
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.messages import Text
 from perfdoctor.rules.case import Case
 
 

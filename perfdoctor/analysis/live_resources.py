@@ -120,7 +120,6 @@ def gpus(rates: Rates) -> Iterator[GpuView]:
             continue
         yield GpuView(
             name=gpu,
-            model=rates.fact(gpu, "name"),
             busy=rates.level(gpu, "busy_fraction"),
             sm=rates.level(gpu, "sm_active_fraction"),
             tensor=rates.level(gpu, "tensor_active_fraction"),

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from perfdoctor.analysis.from_recording import examine_job
 from perfdoctor.analysis.live_resources import Rates, devices, gpus, host, links
-from perfdoctor.diagnosis import Diagnosis, Text, say
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge.threads import NETWORK_TARGETS
+from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample, CountedCall, Mark, ProcessSeen, Symbol, ThreadSample, Unavailable
-from perfdoctor.results.view import PathView, ProcessView, State, ThreadView, View
+from perfdoctor.results.view import PathView, ProcessView, ThreadActivity, ThreadView, View
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.counted_steps import step_ends
 from perfdoctor.timeline.job import JobTimeline, find_serving
@@ -35,8 +36,8 @@ _LEAST_NS = NS_PER_S
 _SILENT_NS = 5 * NS_PER_S
 # The first stacks come after 4 s, and some later where perfdoctor was started on a busy machine.
 _FIRST_STACKS_NS = 10 * NS_PER_S
-_THREADS_SHOWN = 16
-_PATHS_SHOWN = 8
+# Judgement: as many as a terminal has room for.
+_THREADS_SHOWN, _PATHS_SHOWN = 16, 8
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class _Moment:
             trainer_pid=of,
             command=self._recording.processes[pid].command,
             age_s=seconds(self._at_ns - process.started_ns),
-            main=main or ThreadView(pid, "", State.UNSEEN, "", "", None, None, None),
+            main=main or ThreadView(pid, "", ThreadActivity.UNSEEN, "", "", None, None, None),
             threads=tuple(threads[:_THREADS_SHOWN]),
             thread_count=None if count is None else int(count),
             cores=self.rates.sum(subject, "user_seconds_total", "system_seconds_total"),
@@ -261,24 +262,24 @@ def _thread(tid: int, name: str, samples: Sequence[ThreadSample]) -> ThreadView:
     cores = delay = None
     if span_ns > 0 and last.state not in "XZ":
         cores, delay = (last.run_ns - first.run_ns) / span_ns, (last.delay_ns - first.delay_ns) / span_ns
-    state = _STATES.get(last.state, State.WAITING)
-    if state is State.RUNNING and delay is not None and delay > (cores or 0.0):
-        state = State.DELAYED
+    state = _STATES.get(last.state, ThreadActivity.WAITING)
+    if state is ThreadActivity.RUNNING and delay is not None and delay > (cores or 0.0):
+        state = ThreadActivity.DELAYED
     if last.syscall == "fault":
-        state = State.BLOCKED
+        state = ThreadActivity.BLOCKED
     blocked = _fraction(samples, lambda sample: sample.state == "D" or sample.syscall == "fault")
     return ThreadView(tid, name, state, last.syscall or "", last.target, cores, delay, blocked)
 
 
 _STATES = {
-    "R": State.RUNNING,
-    "S": State.WAITING,
-    "I": State.WAITING,
-    "D": State.BLOCKED,
-    "T": State.STOPPED,
-    "t": State.STOPPED,
-    "Z": State.ENDED,
-    "X": State.ENDED,
+    "R": ThreadActivity.RUNNING,
+    "S": ThreadActivity.WAITING,
+    "I": ThreadActivity.WAITING,
+    "D": ThreadActivity.BLOCKED,
+    "T": ThreadActivity.STOPPED,
+    "t": ThreadActivity.STOPPED,
+    "Z": ThreadActivity.ENDED,
+    "X": ThreadActivity.ENDED,
 }
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import Text, Verdict, say
+from perfdoctor.diagnosis import Verdict
+from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, InterpreterSample, StackMissed, StackSegment
 from perfdoctor.rules.verdict import RESAMPLES, share_ranges
@@ -57,9 +58,9 @@ def _machine_code(job: JobTimeline) -> Iterator[Text]:
     (times,) = job.recording.columns(CodeSample, "time_ns")
     if times:
         yield say("method.machine_code", samples=len(times), hertz=CODE_FREQUENCY)
-    (looks,) = job.recording.columns(InterpreterSample, "time_ns")
-    if looks:
-        yield say("method.interpreter", samples=len(looks))
+    (times_ns,) = job.recording.columns(InterpreterSample, "time_ns")
+    if times_ns:
+        yield say("method.interpreter", samples=len(times_ns))
 
 
 def _readings(job: JobTimeline) -> Iterator[Text]:

@@ -1,14 +1,20 @@
-"""How the job is written and started, as far as that is known: there advice shows its changes."""
+"""The job's own code: where in it each cause lies, and how it is written and started, where advice shows changes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.own_calls import ALIKE
-from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.metrics.own_code import by_function
+from perfdoctor.metrics.own_draws import part_after_draws
+from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
 # Nothing in it that a shell would read, and a script or module that can be started again: no notebook's kernel.
@@ -46,3 +52,41 @@ def _command(job: JobTimeline) -> str:
         return ""
     is_rank = job.processes.world_size > 1 and any(root.pid == trainer.pid for trainer in job.processes.trainers)
     return "" if is_rank else root.command
+
+
+def located(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
+    """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
+    lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
+    return lines if lines.total >= thresholds.LINES_KNOWN * seconds else Amounts()
+
+
+def called_by_job(accounts: Sequence[Account], cause: str, lines: Amounts[str]) -> Amounts[str]:
+    """The lines of a cause without what the optimizer's step calls."""
+    updates = Amounts.summed(account.of_updates(cause) for account in accounts)
+    return Amounts({line: amount - updates[line] for line, amount in lines.items() if amount > updates[line]})
+
+
+def parts_by_function(lines: Amounts[str], total: float) -> tuple[tuple[str, float], ...]:
+    """Functions, each with its part of all that the cause takes."""
+    return tuple((line, part * lines.total / total) for line, part in by_function(lines))
+
+
+def parts_by_loop(
+    job: JobTimeline, called: Mapping[str, Amounts[str]], own: Mapping[str, Amounts[str]]
+) -> Mapping[str, tuple[CostlyLoop, ...]] | None:
+    """Loops, each with its part of all that a cause takes; None where no source was read that runs."""
+    if job.recording.lacks(SourceLoop) or not _is_read(job):
+        return None
+    loops = OwnLoops(job.stacks, job.recording.rows(SourceLoop))
+    return {cause: loops.of(lines, own[cause].total) for cause, lines in called.items()}
+
+
+def drawn_before(job: JobTimeline, lines: Mapping[str, float]) -> float | None:
+    """The part of some lines' time that follows a draw at random; None where no source was read that runs."""
+    if job.recording.lacks(SourceDraw) or not _is_read(job):
+        return None
+    return part_after_draws(job.stacks, job.recording.rows(SourceDraw), lines)
+
+
+def _is_read(job: JobTimeline) -> bool:
+    return any(not line.changed for line in job.source_lines)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES
-from perfdoctor.diagnosis import CONFIRMED, Verdict, say
+from perfdoctor.diagnosis import CONFIRMED, Verdict
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import TrialSeen
 

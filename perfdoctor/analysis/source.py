@@ -14,7 +14,7 @@ from perfdoctor.timeline.job import JobTimeline
 
 # So many lines are shown in their surroundings, of those that take a hundredth of the time and more.
 _PLACES, _LEAST = 6, 0.01
-_AROUND = 3
+_AROUND = 3  # lines above and below, as diffs show them by default
 # Where no more lines than these lie between two stretches, they are one.
 _GAP = 4
 _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+) (?P<function>.*)", re.DOTALL)

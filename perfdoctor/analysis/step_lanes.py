@@ -20,12 +20,12 @@ from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.stand_ins import drawn
 from perfdoctor.timeline.steps import Step, Steps
 
-# Fewer looks at a step do not show how it went.
-_LEAST_LOOKS = 3
-_WORKERS = 8
+# Fewer samples of a step do not show how it went.
+_LEAST_SAMPLES = 3
+_WORKERS = 8  # of a step that is drawn; judgement: more lanes are not compared by eye
 # Steps whose lengths differ by no more than this part are put one upon the other, in so many bins, each with so many
-# looks at least and all with so many at most.
-_ALIKE, _BINS, _LOOKS_PER_BIN, _MOST_LOOKS = 0.25, 16, 8, 800
+# samples at least and all with so many at most.
+_ALIKE, _BINS, _SAMPLES_PER_BIN, _MOST_SAMPLES = 0.25, 16, 8, 800
 # Of one worker so many samples are looked for in them.
 _TIMES = 10_000
 
@@ -64,28 +64,28 @@ def _of_worker(job: JobTimeline, worker: Process, step: Step, writing: Writing) 
     """What a worker did at each sample, which stands for the time around it."""
     times = np.array(job.threads.main_times(worker.pid), dtype=np.int64)
     lane, span = Lane(WORKER, str(worker.pid), every_s=_usual_gap(times)), _overlap(worker, step)
-    if span is None or lane.every_s is None or seconds(step.end_ns - step.from_ns) < _LEAST_LOOKS * lane.every_s:
+    if span is None or lane.every_s is None or seconds(step.end_ns - step.from_ns) < _LEAST_SAMPLES * lane.every_s:
         return lane
     first, last = np.searchsorted(times, span).tolist()
     near = times[max(0, first - 1) : last + 1].tolist()
-    looks = [(time_ns, _does(job, worker, time_ns, writing)) for time_ns in near]
-    return replace(lane, parts=tuple(stretches(looks, span, step)))
+    samples = [(time_ns, _does(job, worker, time_ns, writing)) for time_ns in near]
+    return replace(lane, parts=tuple(stretches(samples, span, step)))
 
 
-def stretches(looks: Sequence[tuple[int, str]], span: tuple[int, int], step: Step) -> Iterator[LanePart]:
-    """What was seen in a stretch of a step: each look stands for the time around it.
+def stretches(samples: Sequence[tuple[int, str]], span: tuple[int, int], step: Step) -> Iterator[LanePart]:
+    """What was seen in a stretch of a step: each sample stands for the time around it.
 
     Args:
-        looks: when, and what was seen; some of them may lie around the stretch.
+        samples: when, and what was seen; some of them may lie around the stretch.
         span: from when to when.
         step: in which it lies.
     """
-    if not looks:
+    if not samples:
         return
-    times = np.array([time_ns for time_ns, _ in looks], dtype=np.int64)
+    times = np.array([time_ns for time_ns, _ in samples], dtype=np.int64)
     edges = np.clip((times[1:] + times[:-1]) // 2, *span).tolist()
     begins, ends = [span[0], *edges], [*edges, span[1]]
-    yield from _joined(zip((what for _, what in looks), begins, ends, strict=True), step)
+    yield from _joined(zip((what for _, what in samples), begins, ends, strict=True), step)
 
 
 def _does(job: JobTimeline, worker: Process, time_ns: int, writing: Writing) -> str:
@@ -100,18 +100,18 @@ def _of_alike(
     """What workers did in the mean at each place of all steps of about the same length."""
     step, lengths = steps.all[number], steps.lengths_ns
     alike = [steps.all[one] for one in np.flatnonzero(np.abs(lengths / lengths[number] - 1) <= _ALIKE).tolist()]
-    looks = drawn([look for worker in workers for look in _looks_in(job, worker, alike)], _MOST_LOOKS)
-    lane, bins = Lane(WORKER, "", every_s=every_s, steps=len(alike)), min(_BINS, len(looks) // _LOOKS_PER_BIN)
-    if bins < _LEAST_LOOKS:
+    samples = drawn([sample for worker in workers for sample in _samples_in(job, worker, alike)], _MOST_SAMPLES)
+    lane, bins = Lane(WORKER, "", every_s=every_s, steps=len(alike)), min(_BINS, len(samples) // _SAMPLES_PER_BIN)
+    if bins < _LEAST_SAMPLES:
         return lane
     found: list[Amounts[str]] = [Amounts() for _ in range(bins)]
-    for worker, time_ns, place in looks:
+    for worker, time_ns, place in samples:
         found[int(place * bins)][_does(job, worker, time_ns, writing)] += 1
     width_s = seconds(step.end_ns - step.from_ns) / bins
     return replace(lane, parts=tuple(_stacked(found, width_s)))
 
 
-def _looks_in(job: JobTimeline, worker: Process, alike: Sequence[Step]) -> Iterator[tuple[Process, int, float]]:
+def _samples_in(job: JobTimeline, worker: Process, alike: Sequence[Step]) -> Iterator[tuple[Process, int, float]]:
     """The samples of a worker that lie in some steps, in order, and where: from 0 at the beginning to 1 at the end."""
     begins = np.array([step.from_ns for step in alike], dtype=np.int64)
     ends = np.array([step.end_ns for step in alike], dtype=np.int64)
@@ -136,7 +136,7 @@ def _stacked(bins: Sequence[Amounts[str]], width_s: float) -> Iterator[LanePart]
 
 
 def _usual_gap(times: npt.NDArray[np.int64]) -> float | None:
-    """Seconds between two looks, as the median."""
+    """Seconds between two samples, as the median."""
     return seconds(float(np.median(np.diff(times)))) if len(times) > 1 else None
 
 
@@ -184,7 +184,7 @@ def _of_readings(job: JobTimeline, gpu: str, step: Step) -> Lane:
     first = int(np.searchsorted(times, step.from_ns, side="right"))
     last = min(len(times), int(np.searchsorted(times, step.end_ns)) + 1)
     lane = Lane(GPU, gpu, every_s=_usual_gap(times))
-    if last - first < _LEAST_LOOKS:
+    if last - first < _LEAST_SAMPLES:
         return lane
     edges = [step.from_ns, *times[first : last - 1].tolist(), step.end_ns]
     parts = zip(edges[:-1], edges[1:], busy[first:last], strict=True)

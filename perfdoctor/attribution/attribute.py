@@ -113,7 +113,7 @@ def _spans(
 def _all_time(job: JobTimeline, trainer: Process, times: Times, edges: Floats) -> Floats:
     """All of it; where steps were marked, these and the evaluations between them.
 
-    A trace tells what the steps of a GPU are made of, and nothing of evaluations: there they stay outside.
+    A trace shows what the steps of a GPU are made of, and nothing of evaluations: there they stay outside.
     """
     steps = job.steps.get(trainer.pid)
     if steps is None or not steps.all:

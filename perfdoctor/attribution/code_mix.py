@@ -257,7 +257,7 @@ class CodeMix:
             return {INPUT_PREPROCESSING: 1.0}
         if self.on_gpu:
             return {LAUNCHING if phase in TRAINING_PHASES else DEVICE_WAIT: 1.0}
-        # Without a look at the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
+        # Without samples of the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 

@@ -15,8 +15,8 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.locator import Spans
 from perfdoctor.timeline.processes import Process
-from perfdoctor.timeline.spans import Spans
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 
 # The trainer waits for a batch that loader workers prepare, or takes it over.

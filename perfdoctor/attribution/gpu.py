@@ -11,8 +11,8 @@ the two meet in sums over the whole recording:
 3. The idle time that remains goes to copies that the host waits for, to waits (without them launching would overlap
    with computing, and a step would take as long as the longer of both), and for the rest to launching.
 
-Of several ranks a GPU that waits in a collective reads as busy. Who waits for whom is told by comparing them: by how
-long their GPUs are busy, by what slows these down, and by what their hosts do besides launching and never wait for.
+Of several ranks a GPU that waits in a collective reads as busy. Who waits for whom is determined by comparing them: by
+how long their GPUs are busy, by what slows these down, and by what their hosts do besides launching and never wait for.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class _OnGpu:
         own: dict[int, Amounts[str]] = {}
         for block, amounts in self.account.own.items():
             fractions, seconds = amounts.fractions(), amounts.total
-            # Readings of a second are few: what tells one from another is how much its host does besides launching.
+            # Readings of a second are few: seconds differ by how much the host does in them besides launching.
             more = (_besides(fractions) - besides) * (min(1.0, idle / besides) if besides else 0.0)
             shares = share_second(fractions, use, split, 1 - min(1.0, max(0.0, idle + more)))
             own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})

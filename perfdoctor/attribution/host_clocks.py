@@ -80,7 +80,7 @@ def _left_collectives(job: JobTimeline) -> Floats:
 
 
 def _fit(own: Floats, theirs: Floats) -> tuple[float, float] | None:
-    """By how much one series of instants is later than the other, and how far that may be off; None if nothing tells.
+    """By how much one series of instants is later than the other, and how far that may be off; None if unknown.
 
     Args:
         own: between when and when each of the instants was, in ns.

@@ -8,10 +8,10 @@ ms, it waits for 50 ms: of that a tenth falls on decoding, and yet faster reads 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.attribution.account import Account, asks_for_exchange
+from perfdoctor.attribution.account import Account, Sampled, asks_for_exchange
 from perfdoctor.attribution.context import Context
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import (
@@ -187,3 +187,41 @@ def _many_small_exchanges(job: JobTimeline, accounts: Sequence[Account]) -> bool
     if carried and spent > 0:
         return carried / spent < thresholds.UNFILLED_NVLINK_BYTES_PER_S
     return asks_for_exchange(accounts)
+
+
+_NOTHING = 1e-9  # of a block's time: what sums differ by
+
+
+def settled_samples(account: Account, start_ns: int, block_ns: int) -> list[Sampled]:
+    """The samples of an account as it is now; those of a second sum to that second of the account.
+
+    Args:
+        account: the account, after all passes.
+        start_ns: when its first block began.
+        block_ns: the length of a block.
+    """
+    blocks: dict[int, list[Sampled]] = {}
+    for sample in account.samples:
+        blocks.setdefault((sample.time_ns - start_ns) // block_ns, []).append(sample)
+    final = account.by_block()
+    return [sample for number, found in blocks.items() for sample in _settled(found, final.get(number, {}))]
+
+
+def _settled(samples: list[Sampled], final: Mapping[str, float]) -> Iterable[Sampled]:
+    """The samples of one block, moved as little as makes them sum to what it was settled as."""
+    before = Amounts.summed(sample.causes for sample in samples)
+    total = sum(final.values())
+    scale = before.total / total if total > 0 else 0.0
+    after = Amounts({cause: amount * scale for cause, amount in final.items()})
+    if all(abs(after[cause] - before[cause]) <= _NOTHING * before.total for cause in {*before, *after}):
+        yield from samples
+        return
+    kept = {cause: min(1.0, after[cause] / amount) for cause, amount in before.items() if amount > 0}
+    gained = Amounts({cause: amount - before[cause] for cause, amount in after.items() if amount > before[cause]})
+    parts = gained.fractions()
+    for time_ns, causes, phase in samples:
+        stays = {cause: amount * kept.get(cause, 1.0) for cause, amount in causes.items()}
+        freed = causes.total - sum(stays.values())
+        moved = Amounts.summed([stays, {cause: freed * part for cause, part in parts.items()}])
+        counted = Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
+        yield Sampled(time_ns, counted, phase)

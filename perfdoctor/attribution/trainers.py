@@ -61,8 +61,8 @@ from perfdoctor.knowledge.threads import (
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import Observation
+from perfdoctor.timeline.locator import is_within
 from perfdoctor.timeline.processes import Process
-from perfdoctor.timeline.spans import is_within
 
 Causes = Mapping[str, float]
 

@@ -37,11 +37,11 @@ _ENABLE = (
 )
 
 
-class _Rank(NamedTuple):
+class _LocalRank(NamedTuple):
     """A rank of the job's on this host.
 
     Attributes:
-        number: as its launcher told it, or its script.
+        number: as its launcher set it, or its script.
         variables: its environment, as it is now.
     """
 
@@ -74,21 +74,21 @@ def flight_dumps(processes: Mapping[int, int], *, ask: bool) -> Iterator[Sample]
         yield Unavailable(_PROBE, "No rank of this job can be asked for a dump of its Flight Recorder.", _ENABLE)
 
 
-def _ranks(processes: Mapping[int, int]) -> list[_Rank]:
+def _ranks(processes: Mapping[int, int]) -> list[_LocalRank]:
     """The ranks among processes; what a rank starts inherits its number, and is left out.
 
     So is what only an outer launcher has numbered: srun's number of a task is not that of a rank that torchrun starts.
     """
-    told: dict[Launcher, dict[int, _Rank]] = {}
+    numbered: dict[Launcher, dict[int, _LocalRank]] = {}
     reader = Variables()
     for pid in sorted(processes, key=lambda pid: (processes[pid], pid)):
         variables = reader.of(pid) or {}
         if (number := number_of(variables)) is not None and number.rank is not None:
-            told.setdefault(number.launcher, {}).setdefault(number.rank, _Rank(pid, number.rank, variables))
-    return list(told[min(told, key=LAUNCHERS.index)].values()) if told else []
+            numbered.setdefault(number.launcher, {}).setdefault(number.rank, _LocalRank(pid, number.rank, variables))
+    return list(numbered[min(numbered, key=LAUNCHERS.index)].values()) if numbered else []
 
 
-def _written(ranks: Iterable[_Rank], started: Mapping[int, int]) -> Iterator[FlightDump]:
+def _written(ranks: Iterable[_LocalRank], started: Mapping[int, int]) -> Iterator[FlightDump]:
     """Dumps that were written since the job was started."""
     epoch_ns, _ = epoch_on_the_clock()
     for rank in ranks:
@@ -100,7 +100,7 @@ def _written(ranks: Iterable[_Rank], started: Mapping[int, int]) -> Iterator[Fli
                         yield FlightDump(written_ns - epoch_ns, rank.number, written_ns, zlib.compress(content))
 
 
-def _places(rank: _Rank) -> Iterator[str]:
+def _places(rank: _LocalRank) -> Iterator[str]:
     """Where a rank's dump may lie, as it names the files itself."""
     variables = rank.variables
     named = next((variables[name] for name in PREFIX if variables.get(name)), None)
@@ -115,7 +115,7 @@ def _seen_from_here(pid: int, path: str) -> Path:
     return Path(f"/proc/{pid}/root{path}") if path.startswith("/") else Path(f"/proc/{pid}/cwd", path)
 
 
-def _knock(rank: _Rank) -> bool:
+def _knock(rank: _LocalRank) -> bool:
     """Asks a rank for a dump through its named pipe; False if it has none, or nobody reads from it."""
     if not rank.variables.get(PIPE):
         return False
@@ -134,7 +134,7 @@ def _knock(rank: _Rank) -> bool:
         os.close(descriptor)
 
 
-def _wait_for(waiting: Sequence[_Rank], asked_ns: int) -> None:
+def _wait_for(waiting: Sequence[_LocalRank], asked_ns: int) -> None:
     """Waits until the ranks that were asked have written their dumps, some seconds at most."""
     ends = time.monotonic() + _PATIENCE_S
     while waiting and time.monotonic() < ends:
@@ -142,7 +142,7 @@ def _wait_for(waiting: Sequence[_Rank], asked_ns: int) -> None:
         waiting = [rank for rank in waiting if not _is_newer(rank, asked_ns)]
 
 
-def _is_newer(rank: _Rank, asked_ns: int) -> bool:
+def _is_newer(rank: _LocalRank, asked_ns: int) -> bool:
     """Whether a dump was written since then, and not in the last moment: it may not be whole yet."""
     for path in _places(rank):
         with suppress(OSError):
@@ -152,7 +152,7 @@ def _is_newer(rank: _Rank, asked_ns: int) -> bool:
     return False
 
 
-def _from_servers(ranks: Iterable[_Rank]) -> Iterator[FlightDump]:
+def _from_servers(ranks: Iterable[_LocalRank]) -> Iterator[FlightDump]:
     """Dumps of ranks that answer requests; torch answers in threads of its own, whatever the main thread does.
 
     All are asked at once: one that does not answer holds up no other.
@@ -164,7 +164,7 @@ def _from_servers(ranks: Iterable[_Rank]) -> Iterator[FlightDump]:
             yield from filter(None, pool.map(lambda rank: _from_server(rank, ends), serving))
 
 
-def _from_server(rank: _Rank, ends: float) -> FlightDump | None:
+def _from_server(rank: _LocalRank, ends: float) -> FlightDump | None:
     """The dump of a rank that answers requests until an instant of ``time.monotonic``."""
     server = str(_seen_from_here(rank.pid, rank.variables[SERVER]))
     with suppress(OSError, HTTPException):

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording.remote import errors, file_system, is_url, told
+from perfdoctor.recording.remote import errors, file_system, is_url, reason_of
 
 SUFFIX = ".perfdoctor"
 # While it is being copied; whoever looks for recordings passes it over.
@@ -43,7 +43,7 @@ class Place(ABC):
             self.file = self._take(stem)
         except errors() as error:
             raise PerfDoctorError(
-                f"Nothing can be written to {address}: {told(error)}.",
+                f"Nothing can be written to {address}: {reason_of(error)}.",
                 hint="Name a folder or URL that every host can write to: --gather FOLDER|URL",
             ) from None
 
@@ -57,7 +57,7 @@ class Place(ABC):
             self._copy(recording)
         except errors() as error:
             raise PerfDoctorError(
-                f"The recording could not be copied to {self.file}: {told(error)}.",
+                f"The recording could not be copied to {self.file}: {reason_of(error)}.",
                 hint=f"It is kept on this host; make room, and copy it there: {recording}",
                 recording=recording,
             ) from None

@@ -19,8 +19,15 @@ from perfdoctor.capture.job import find_root
 from perfdoctor.capture.redact import mask_command
 from perfdoctor.capture.runs import Look, Run, find_runs, roots_beside, trainers_of, workers_of
 from perfdoctor.capture.target import require_proc
-from perfdoctor.knowledge.launchers import ALLOCATION, local_rank, names_of
-from perfdoctor.knowledge.processes import FORK_SERVER, RAY_JOB, RAY_LIBRARY, SPAWNED
+from perfdoctor.knowledge.launchers import (
+    ALLOCATION,
+    FORK_SERVER,
+    RAY_JOB,
+    RAY_LIBRARY,
+    SPAWNED,
+    local_rank,
+    names_of,
+)
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.gpu import gpus_of
 from perfdoctor.probes.marks import steps_per_second
@@ -31,7 +38,7 @@ from perfdoctor.recording.clock import now_ns
 
 # CPU time is counted in ticks of 10 ms: over this long, to a fiftieth of a core.
 LOOK_S = 0.5
-# Of a core: not a single tick in a look. What trains takes more, even if it waits for its data most of the time.
+# Of a core: not a single tick in a sample. What trains takes more, even if it waits for its data most of the time.
 IDLE_CORES = 0.02
 # Whoever waits for ranks that it has started looks after them now and then.
 SUPERVISING_CORES = 0.2
@@ -45,7 +52,7 @@ class TrainingJob:
     Attributes:
         trainers: process ids of its trainers here, in order of their ranks.
         roots: the processes at the top of its trees.
-        numbers: the ranks of the trainers, among those of all hosts; None where no launcher has told them.
+        numbers: the ranks of the trainers, among those of all hosts; None where no launcher has set them.
         world: how many ranks there are on all hosts, as far as this one knows.
         names: what its run is called, on all hosts alike: by its scheduler or launcher, and where its ranks meet.
         workers: how many loader workers they have.

@@ -37,6 +37,8 @@ TOGETHER_PART = 8
 # caught at the same place.
 JITTER = 0.4
 _COST_NS = NS_PER_S
+# Ctrl-C, whoever ends the command, and a terminal that closes.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Recorder:
@@ -238,7 +240,8 @@ def record(
     _allow_many_files()
     with RecordingWriter(path, _facts(job.asked_pid)) as writer:
         recorder = Recorder(job, probes, writer, apart, SourceReader() if source else None)
-        with _stopped_by_signals(recorder):
+        # They end the watching between two ticks; nothing is left half done.
+        with signals_handled(lambda *_: recorder.stop(), *ENDING):
             why = recorder.run(duration_s, on_tick=on_tick)
         try:
             writer.add(afterwards())
@@ -283,17 +286,14 @@ def _allow_many_files() -> None:
 
 
 @contextmanager
-def _stopped_by_signals(recorder: Recorder) -> Iterator[None]:
-    """Lets Ctrl-C, SIGTERM and a terminal that closes end the watching between two ticks; nothing is left half done.
-
-    A signal that is ignored (``nohup``, a background process of a script) stays so.
-    """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+def signals_handled(handler: Callable[..., object] | signal.Handlers, *numbers: signal.Signals) -> Iterator[None]:
+    """Handles some signals in a way of its own; one that is ignored (``nohup``, a script's background) stays so."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: known for number, known in before.items() if known is not signal.SIG_IGN}
     for number in before:
-        signal.signal(number, lambda *_: recorder.stop())
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, known in before.items():
+            signal.signal(number, known)

@@ -1,7 +1,7 @@
 """Which processes of this host train together: a run of a job, in one tree of processes or in several.
 
-Who belongs to a tree is told by who has started whom. Trees are one run where a launcher told their processes so, by
-variables of their environments: tasks of srun, processes of mpirun, actors of Ray, several agents of torchrun.
+Who belongs to a tree is determined by who has started whom. Trees are one run where a launcher says so in their
+processes' environments: tasks of srun, processes of mpirun, actors of Ray, several agents of torchrun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from perfdoctor.capture.host_processes import HostProcess
 from perfdoctor.capture.job import find_root, is_forked
 from perfdoctor.capture.variables import Variables, thread_names
 from perfdoctor.knowledge.launchers import (
+    COMPILE_WORKER,
+    FORK_SERVER,
+    LAUNCH_MODULES,
+    LAUNCH_SCRIPTS,
+    LAUNCH_TITLES,
     MEETING,
+    RAY_JOB,
     Number,
     Ranks,
     fits_below,
@@ -25,14 +31,6 @@ from perfdoctor.knowledge.launchers import (
     number_of,
     number_ranks,
     run_of,
-)
-from perfdoctor.knowledge.processes import (
-    COMPILE_WORKER,
-    FORK_SERVER,
-    LAUNCH_MODULES,
-    LAUNCH_SCRIPTS,
-    LAUNCH_TITLES,
-    RAY_JOB,
 )
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS
 from perfdoctor.probes.readers.procfs import arguments_of
@@ -47,7 +45,7 @@ class TorchProcess(NamedTuple):
     """A process of a job that has torch loaded.
 
     Attributes:
-        rank: its number, as a launcher told this process and those below it; None for all others.
+        rank: its number, as a launcher set it for this process and those below it; None for all others.
         forked: it runs its parent's program.
         worker: it is a loader worker by the names of its threads.
         launches: it starts ranks, and is none itself.
@@ -107,17 +105,17 @@ class Look:
         return MEETING[0] in self.environment(pid) or any(name.startswith(COLLECTIVES) for name in self.threads(pid))
 
     def number(self, pid: int) -> Number | None:
-        """What a launcher has told a process."""
+        """What a launcher has set in the environment of a process."""
         return number_of(self.environment(pid), exchanges=self.exchanges(pid))
 
     def run_of(self, pid: int, root: int) -> tuple[str, ...]:
         """What all ranks of the run of a process have alike, which is in the tree below ``root``."""
         variables = self.environment(pid)
-        told = run_of(variables, exchanges=self.exchanges(pid))
-        if told and meets_here(variables):
-            return (*told, _network_of(pid))
+        run = run_of(variables, exchanges=self.exchanges(pid))
+        if run and meets_here(variables):
+            return (*run, _network_of(pid))
         parent = self.processes[root].parent
-        return told or (("", str(parent)) if parent > 1 else ())
+        return run or (("", str(parent)) if parent > 1 else ())
 
     def started(self, pid: int) -> list[Number]:
         """The numbers of those processes that one has started as ranks."""
@@ -143,8 +141,8 @@ class Look:
 
     def ranks_of(self, trainers: Sequence[int]) -> Ranks:
         """The numbers of trainers."""
-        told = {pid: (self.environment(pid), self.processes[pid].start_ticks) for pid in trainers}
-        return number_ranks(told, filter(self.exchanges, trainers))
+        environments = {pid: (self.environment(pid), self.processes[pid].start_ticks) for pid in trainers}
+        return number_ranks(environments, filter(self.exchanges, trainers))
 
 
 def find_runs(look: Look) -> list[Run]:

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file
-from perfdoctor.diagnosis import NotExamined, say
+from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.probes import all_probes
 from perfdoctor.probes.inside.ring import DETACHED, FAILED, REPORTED, TREATABLE, RingReader
 from perfdoctor.probes.marks import MarksProbe, marks_of

@@ -26,7 +26,7 @@ from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, 
 from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceDraw, SourceLine, SourceLoop
 from perfdoctor.recording.reader import Database
 from perfdoctor.recording.schema import Fact, Sample, StackSegment
-from perfdoctor.recording.stack_changes import SeenStack, stack_changes
+from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 
 NAME = "source"
 # Around so many lines, those that were on stacks longest, so many above and below each are kept: some more than a page
@@ -46,7 +46,7 @@ _TOLERANCE_NS = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackLine:
     """A line of the job's own that a stack names, and a process that ran it."""
 
     pid: int
@@ -94,7 +94,7 @@ class SourceReader:
         """
         with closing(sqlite3.connect(recording)) as db:
             segments = Database(db, recording).select(StackSegment, " ORDER BY time_ns DESC LIMIT ?", (_SEGMENTS,))
-        by_file: dict[str, list[Place]] = {}
+        by_file: dict[str, list[StackLine]] = {}
         for place in longest_places(_newest(segments))[:PLACES]:
             by_file.setdefault(place.file, []).append(place)
         epoch_ns, _ = epoch_on_the_clock()
@@ -104,7 +104,7 @@ class SourceReader:
             except OSError as error:
                 yield Fact(now_ns(), NAME, f"file:{file}", SOURCE_NOT_READ, error.strerror or str(error))
 
-    def _of_file(self, places: Sequence[Place], epoch_ns: int) -> Iterator[Sample]:
+    def _of_file(self, places: Sequence[StackLine], epoch_ns: int) -> Iterator[Sample]:
         """Those of one file; what was written after it had been loaded need not be what runs.
 
         Raises:
@@ -177,10 +177,10 @@ def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:
             return
 
 
-def longest_places(segments: Iterable[StackSegment]) -> list[Place]:
+def longest_places(segments: Iterable[StackSegment]) -> list[StackLine]:
     """The innermost lines of the job's own on all stacks, those that were there longest first."""
     spent: dict[tuple[str, int], int] = {}
-    ran: dict[tuple[str, int], Place] = {}
+    ran: dict[tuple[str, int], StackLine] = {}
     empty = SeenStack(Frame)
     for segment in segments:
         for place, lasted_us in _places(segment, empty):
@@ -190,15 +190,15 @@ def longest_places(segments: Iterable[StackSegment]) -> list[Place]:
     return [ran[key] for key in sorted(spent, key=lambda key: -spent[key])]
 
 
-def _places(segment: StackSegment, empty: SeenStack[Frame]) -> Iterator[tuple[Place, int]]:
+def _places(segment: StackSegment, empty: SeenStack[Frame]) -> Iterator[tuple[StackLine, int]]:
     """Where in the job's own code its threads were, and for how many microseconds; the last ones until the end."""
-    since: dict[tuple[int, int], tuple[int, Place | None]] = {}
+    since: dict[tuple[int, int], tuple[int, StackLine | None]] = {}
     for pid, ident, time_us, stack in stack_changes(segment.trace, empty):
         began_us, place = since.get((pid, ident), (time_us, None))
         if place is not None:
             yield place, time_us - began_us
         own = next((frame for frame in reversed(stack.frames) if is_own(frame)), None)
-        since[pid, ident] = time_us, None if own is None else Place(pid, own.file, own.line)
+        since[pid, ident] = time_us, None if own is None else StackLine(pid, own.file, own.line)
     until_us = (segment.until_ns - segment.time_ns) // NS_PER_US
     for began_us, place in since.values():
         if place is not None:

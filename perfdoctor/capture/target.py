@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.capture.job import find_root
-from perfdoctor.diagnosis import Text, say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import Text, say
 from perfdoctor.probes.readers.permissions import as_root, rights_over
 from perfdoctor.probes.readers.process import python_of, uses_torch
 from perfdoctor.probes.readers.procfs import status_fields

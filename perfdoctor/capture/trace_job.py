@@ -37,7 +37,7 @@ _WRITING_S = 60.0
 
 
 @dataclass
-class _Rank:
+class _TracedProcess:
     """One process that a script traces from inside.
 
     Attributes:
@@ -159,7 +159,7 @@ def _by_script(ways: Mapping[int, Sequence[str]], *, functions: bool) -> Iterato
             yield from _result(rank)
 
 
-def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack, *, functions: bool) -> _Rank | Refusal:
+def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack, *, functions: bool) -> _TracedProcess | Refusal:
     """Lets a process begin, in the first way that works."""
     ended = refused_inside("ending")
     refusal = Refusal("Kineto did not ask for a daemon in time.", "attach again later") if is_running(pid) else ended
@@ -167,7 +167,7 @@ def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack, *, functions: bo
         try:
             run = open_runs.enter_context(closing(TraceRun(pid, functions=functions)))
             stopped_s = place_line(pid, run.line) if way == GDB else run_file(pid, run.file)
-            return _Rank(pid, way, run, stopped_s)
+            return _TracedProcess(pid, way, run, stopped_s)
         except (NoRoomError, PlacingError, AskingError) as error:
             refusal = Refusal(str(error), "")
         except OSError as error:
@@ -175,7 +175,7 @@ def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack, *, functions: bo
     return refusal
 
 
-def _take_together(ranks: Sequence[_Rank]) -> None:
+def _take_together(ranks: Sequence[_TracedProcess]) -> None:
     """Lets all take a short trace, then one that begins at the same time in all."""
     wait_until(lambda: all("taken" in rank.run.reported() or not rank.run.alive() for rank in ranks), PATIENCE_S)
     for rank in ranks:
@@ -196,27 +196,27 @@ def _take_together(ranks: Sequence[_Rank]) -> None:
     wait_until(lambda: all("done" in rank.run.reported() or not rank.run.alive() for rank in going), PATIENCE_S)
 
 
-def _fitting_cpu_s(rank: _Rank) -> float:
+def _fitting_cpu_s(rank: _TracedProcess) -> float:
     """In how much CPU time a trace does not become too large: it grows with what the process does, not with the time
     that passes. Not less than a hundredth of a second, for an idle process has no events."""
     used_s = max(float(rank.run.reported()["stopped"][2]), 0.01)
     return used_s * TRACE_BYTES / max(rank.run.probe_bytes(), 1)
 
 
-def _fitting_s(rank: _Rank) -> float:
+def _fitting_s(rank: _TracedProcess) -> float:
     """How long that is, if it goes on as in the short trace."""
     reported = rank.run.reported()
     spanned_s = (int(reported["stopped"][0]) - int(reported["stopped"][1]) - int(reported["started"][0])) / NS_PER_S
     return _fitting_cpu_s(rank) * max(spanned_s, PROBE_S) / max(float(reported["stopped"][2]), 0.01)
 
 
-def _held_ns(rank: _Rank) -> int:
+def _held_ns(rank: _TracedProcess) -> int:
     """For how long the last trace held up the training at most: to start, to stop and to be written."""
     reported = rank.run.reported()
     return int(reported["started"][1]) + int(reported["stopped"][1]) + int(reported["written"][1])
 
 
-def _result(rank: _Rank) -> Iterator[Sample]:
+def _result(rank: _TracedProcess) -> Iterator[Sample]:
     reported = rank.run.reported()
     refusal = rank.refusal or rank.problem()
     if refusal is None and reported.get("written", [])[:1] != [TRACE]:

@@ -13,24 +13,25 @@ import numpy as np
 
 from perfdoctor.analysis.host import HostSummary
 from perfdoctor.cluster.packing import pack
-from perfdoctor.diagnosis import NotExamined, say
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.messages import say
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.call_sites import NOT_SEEN, CallSites
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats
 from perfdoctor.traces.kernel_stats import KernelTimes
-from perfdoctor.traces.loop import Loop
+from perfdoctor.traces.loop import WholeSteps
 from perfdoctor.traces.rank import Rank
 
 MOST_BYTES = 10_000  # of ten thousand ranks, a hundred megabytes
 _NAMES = 4  # of each cause, one more than reports show
-_LONGEST_NAME = 100
+_LONGEST_NAME = 100  # characters; judgement
 _KERNELS = 40  # that are compared with those of other ranks
-_STEPS = 50
+_STEPS = 50  # the last ones, of which the lengths are kept; judgement
 _PARTS = 4  # of a collective, between which its exposed time is taken to pass evenly
 _FEWEST = 8  # collectives
 _MOST = 300  # collectives: more never fit
-_UNIT_NS = 100.0
+_UNIT_NS = 100.0  # times are rounded to this, since round numbers pack better
 
 _LAST_ONLY = NotExamined("ranks", say("cluster.last_collectives"), say("cluster.fewer_steps"))
 
@@ -56,7 +57,7 @@ def condense(rank: Rank) -> bytes:
         kept = max(_FEWEST, min(kept - 1, int(0.95 * kept * MOST_BYTES / len(packed))))
         packed = _packed(small, kept)
     if len(packed) > MOST_BYTES:  # names of the job's own may be of any length and number
-        small = replace(small, kernels={}, call_sites=CallSites(), same_kernels={}, loop=Loop())
+        small = replace(small, kernels={}, call_sites=CallSites(), same_kernels={}, loop=WholeSteps())
         packed = _packed(small, kept)
     return packed
 
@@ -105,7 +106,7 @@ def _longest(kernels: KernelTimes) -> KernelTimes:
     return {(blake2b(name.encode(), digest_size=4).hexdigest(), grid): kernels[name, grid] for name, grid in ordered}
 
 
-def _last_steps(loop: Loop) -> Loop:
+def _last_steps(loop: WholeSteps) -> WholeSteps:
     return replace(
         loop,
         lengths=loop.lengths[-_STEPS:],

@@ -22,8 +22,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _AHEAD = 2  # calls for each place: one under way, one waiting
-_CONNECT_S = 10.0
-_LOOK_S = 2.0
+_CONNECT_S = 10.0  # for a scheduler to answer; judgement
+_LOOK_S = 2.0  # between two checks of whether the workers are still there; judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Dask:
                 f"The Dask scheduler at {self._address} has no workers.",
                 hint=f"On each machine: dask worker {self._address} --nthreads 1 --nworkers auto",
             )
-        told: Any = self._client.get_versions(packages=["perfdoctor"])
-        wrong = {address: one["packages"].get("perfdoctor") for address, one in told["workers"].items()}
+        versions: Any = self._client.get_versions(packages=["perfdoctor"])
+        wrong = {address: one["packages"].get("perfdoctor") for address, one in versions["workers"].items()}
         wrong = {address: version for address, version in wrong.items() if version != __version__}
         if wrong:
             address, version = next(iter(wrong.items()))
@@ -156,7 +156,7 @@ def fan_out(function: Callable[[T], R], items: Sequence[T], engine: Engine) -> I
 
     Args:
         function: at the top of a module, so that other processes find it.
-        items: its arguments; what fails for one is told with it.
+        items: its arguments; what fails for one is reported with it.
         engine: where the calls run.
 
     Raises:
@@ -214,5 +214,5 @@ def _outcome(future: Future[R], item: T, engine: Engine) -> Done[T, R]:
         return Done(item, future.result())
     if isinstance(error, BrokenProcessPool):
         raise error
-    told = str(error).partition("\n")[0]
-    return Done(item, None, told if isinstance(error, PerfDoctorError) else f"{type(error).__name__}: {told}")
+    message = str(error).partition("\n")[0]
+    return Done(item, None, message if isinstance(error, PerfDoctorError) else f"{type(error).__name__}: {message}")

@@ -1,4 +1,4 @@
-"""The files of a job: which there are, in folders here or at a URL, and what tells whether one has changed."""
+"""The files of a job: which there are, in folders here or at a URL, and what shows whether one has changed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.flight_recorder import BEGINNINGS
+from perfdoctor.messages import say
 from perfdoctor.recording.file_format import is_recording
 from perfdoctor.recording.remote import file_system, is_url, reaching
 from perfdoctor.traces.reader import HOW_TO_RECORD
@@ -28,7 +28,7 @@ class File:
     Attributes:
         address: its path, absolute, or its URL.
         size: bytes, as it lies there.
-        state: what changes whenever the file does; "" where nothing tells.
+        state: what changes whenever the file does; "" where nothing shows it.
     """
 
     address: str
@@ -137,6 +137,6 @@ def _listed(url: str) -> list[File]:
 
 
 def _remote(files: Any, info: dict[str, Any], kind: Kind) -> File:
-    told = next((str(info[name]) for name in _CHANGES if info.get(name)), "")
+    changed = next((str(info[name]) for name in _CHANGES if info.get(name)), "")
     size = int(info.get("size") or 0)
-    return File(files.unstrip_protocol(info["name"]), kind, size, told and f"{size} {told}")
+    return File(files.unstrip_protocol(info["name"]), kind, size, changed and f"{size} {changed}")

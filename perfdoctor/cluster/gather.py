@@ -11,11 +11,12 @@ from perfdoctor.cluster.files import File
 from perfdoctor.cluster.kept import Kept
 from perfdoctor.cluster.packing import Damaged, Shared, unpack
 from perfdoctor.cluster.summary import summarise
-from perfdoctor.diagnosis import NotExamined, say
+from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 
 Progress = Callable[[int], None]
-"""Is told how many files are done."""
+"""Gets how many files are done."""
 
 _NAMED = 10  # files that a note names
 

@@ -34,7 +34,7 @@ class Kept:
 
     Args:
         path: the SQLite file; made where there is none.
-        tell: is told once that it cannot be read or written; then nothing is found or kept. None to raise that.
+        tell: gets, once, the error of a file that cannot be used; then nothing is found or kept. None to raise that.
 
     Raises:
         PerfDoctorError: it cannot be read or written, here and in all that follows.

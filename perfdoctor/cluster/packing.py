@@ -18,27 +18,28 @@ import numpy.typing as npt
 
 from perfdoctor.analysis.host import HostSummary
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import Evidence, Message, NotExamined
+from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.messages import Message
 from perfdoctor.metrics.neighbours import Neighbour
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
 from perfdoctor.traces.call_sites import CallSites
 from perfdoctor.traces.collectives import Collectives
-from perfdoctor.traces.loop import Loop
+from perfdoctor.traces.loop import WholeSteps
 from perfdoctor.traces.rank import Rank
 from perfdoctor.traces.roofline import Achieved, Roofline
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
-_OF_TRACES = (Rank, Window, Collectives, CallSites, Loop, Roofline, Achieved)
+_OF_TRACES = (Rank, TraceWindow, Collectives, CallSites, WholeSteps, Roofline, Achieved)
 _OF_RECORDINGS = (HostSummary, Account, Process, Case, Trainer, Neighbour)
 _CLASSES: dict[str, type[Any]] = {
     one.__name__: one for one in (*_OF_TRACES, *_OF_RECORDINGS, NotExamined, Message, Evidence)
 }
 _OBJECT, _ARRAY, _MAPPING, _AMOUNTS, _SHARED = 1, 2, 3, 4, 5  # codes of MessagePack's extension type
-_RAW, _DIFFERENCES = 0, 1
+_RAW, _DIFFERENCES = 0, 1  # codes of how an array is written
 _EXACT = 2.0**53  # whole numbers up to here are exact as floats
-_LEVEL = 6
+_LEVEL = 6  # zlib's own default
 
 
 class Damaged(ValueError):

@@ -32,7 +32,7 @@ def _of_trace(path: Path) -> bytes:
 
 
 def _of_recording(path: Path) -> bytes:
-    from perfdoctor.analysis.one_host import summarise_recording
+    from perfdoctor.analysis.from_one_host import summarise_recording
     from perfdoctor.recording.reader import Recording
 
     with Recording.open(path) as recording:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor.commands.progress import progress_bar
-from perfdoctor.diagnosis import Diagnosis, NotExamined, say
+from perfdoctor.diagnosis import Diagnosis, NotExamined
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 

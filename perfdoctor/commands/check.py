@@ -15,7 +15,7 @@ from perfdoctor.capture.jobs import find_jobs
 from perfdoctor.capture.target import family_of, listed, process_id, require_target, require_torch
 from perfdoctor.commands.arguments import add_language_argument
 from perfdoctor.commands.ps import print_jobs
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.probes import Availability
 from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.wording import job_words, worded

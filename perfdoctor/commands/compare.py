@@ -24,7 +24,7 @@ from perfdoctor.reports.outputs import (
 )
 from perfdoctor.results.comparison import Comparison
 
-# The exit status where the job is slower than allowed; 1 is that nothing could be told.
+# The exit status where the job is slower than allowed; 1 is that nothing could be determined.
 REGRESSION = 3
 
 
@@ -74,7 +74,7 @@ def compare_sources(before: Source, after: Source, limit: float | None = None) -
         limit: that of ``compare``.
 
     Raises:
-        PerfDoctorError: they are one and the same, or one of them is damaged or tells nothing of a training.
+        PerfDoctorError: they are one and the same, or one of them is damaged or does not report a training.
     """
     if before.document == after.document:
         raise PerfDoctorError(
@@ -89,7 +89,7 @@ def _side(source: Source) -> Side:
 
 
 def _require_answer(comparison: Comparison) -> None:
-    """Makes sure that a regression could be told: a check that cannot fail must not look like one that has passed.
+    """Makes sure that a regression could be detected: a check that cannot fail must not look like one that has passed.
 
     Raises:
         PerfDoctorError: the pace is not known, or not how much it varies.
@@ -98,7 +98,7 @@ def _require_answer(comparison: Comparison) -> None:
         hint = (
             "Record both runs alike, with diagnose(recording=...) in the loop, and for long enough to hold many steps."
         )
-        raise PerfDoctorError("Whether the job became slower cannot be told from these runs.", hint=hint)
+        raise PerfDoctorError("Whether the job became slower cannot be determined from these runs.", hint=hint)
 
 
 def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
@@ -112,10 +112,10 @@ def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
 
 def _tell_github(comparison: Comparison) -> list[str]:
     """In a workflow of GitHub's: the job's summary and an annotation; returns what went wrong."""
-    from perfdoctor.reports import compared_markdown, github
+    from perfdoctor.reports import compared_markdown
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        print_text(github.annotation(comparison) + "\n")
+        print_text(compared_markdown.annotation(comparison) + "\n")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             with open(summary, "a", encoding="utf-8") as file:

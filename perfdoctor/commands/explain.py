@@ -9,8 +9,8 @@ from difflib import get_close_matches
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.commands.arguments import add_language_argument
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from perfdoctor.commands.arguments import add_otlp_argument
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.exports.metrics import Figures, figures
+from perfdoctor.exports.metrics import JobMetrics, figures
 from perfdoctor.exports.otlp import Sender, require_sdk
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.outputs import require_apart, require_folders, require_no_recording, write_bytes
@@ -113,22 +113,22 @@ def _prometheus(recording: Recording) -> bytes:
     return prometheus.render(_figures(recording).metrics)
 
 
-def _figures(recording: Recording) -> Figures:
+def _figures(recording: Recording) -> JobMetrics:
     from perfdoctor.analysis.from_recording import examine
 
     return figures(recording, examine(recording))
 
 
 def _csv(recording: Recording, folder: Path) -> None:
-    from perfdoctor.exports import tables
+    from perfdoctor.exports import frames
 
-    tables.write_csv(recording, folder)
+    frames.write_csv(recording, folder)
 
 
 def _parquet(recording: Recording, folder: Path) -> None:
-    from perfdoctor.exports import tables
+    from perfdoctor.exports import frames
 
-    tables.write_parquet(recording, folder)
+    frames.write_parquet(recording, folder)
 
 
 _FILES: dict[str, Callable[[Recording], bytes]] = {

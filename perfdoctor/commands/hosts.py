@@ -17,7 +17,7 @@ from perfdoctor.capture.target import require_target
 if TYPE_CHECKING:
     from perfdoctor.capture.jobs import TrainingJob
 
-# Two looks so far apart that find the same ranks have found all that begin together.
+# Two searches so far apart that find the same ranks have found all that begin together.
 _LOOK_AGAIN_S = 1.0
 
 
@@ -27,7 +27,7 @@ class Target(NamedTuple):
     Attributes:
         pid: a process of the job.
         roots: the tops of its trees.
-        ranks: of its trainers here; none where no launcher has told them.
+        ranks: of its trainers here; none where no launcher has set them.
         world: how many ranks it has on all hosts, as far as that is known.
     """
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from perfdoctor.capture.jobs import TrainingJob, TrainingJobs, our_allocation
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.reports.language import ENGLISH, language
 from perfdoctor.reports.wording import job_words, worded
 from perfdoctor.reports.wrapping import fitted
@@ -20,7 +20,7 @@ UNKNOWN = "—"
 _PATH_WORDS = 2
 _PIPE_COLUMNS = 200
 # In a sentence, of so many jobs so many columns of each command.
-_MOST_TOLD, _TOLD_COLUMNS = 8, 50
+_MOST_LISTED, _TOLD_COLUMNS = 8, 50
 
 
 def listing(jobs: Sequence[TrainingJob], *, numbered: bool = False, columns: int | None = None) -> str:
@@ -90,9 +90,9 @@ def _called(jobs: Sequence[TrainingJob], name: str) -> Sequence[TrainingJob]:
     """
     if called := [job for job in jobs if name in job.names]:
         return called
-    told = "; ".join(_told(job, jobs) for job in jobs[:_MOST_TOLD])
+    listed = "; ".join(_in_short(job, jobs) for job in jobs[:_MOST_LISTED])
     raise PerfDoctorError(
-        f"No training job on this host is called {name}; there {'is' if len(jobs) == 1 else 'are'} {told}.",
+        f"No training job on this host is called {name}; there {'is' if len(jobs) == 1 else 'are'} {listed}.",
         hint="Name it by its Slurm job, its --rdzv-id, or the address where its ranks meet.",
     )
 
@@ -112,12 +112,12 @@ def _refuse(jobs: Sequence[TrainingJob]) -> NoReturn:
 
 def _several(jobs: Sequence[TrainingJob]) -> str:
     """That there are several jobs, and which, in one sentence."""
-    told = "; ".join(_told(job, jobs) for job in jobs[:_MOST_TOLD])
-    more = f" and {len(jobs) - _MOST_TOLD} more" if len(jobs) > _MOST_TOLD else ""
-    return f"{len(jobs)} training jobs run on this host: {told}{more}."
+    listed = "; ".join(_in_short(job, jobs) for job in jobs[:_MOST_LISTED])
+    more = f" and {len(jobs) - _MOST_LISTED} more" if len(jobs) > _MOST_LISTED else ""
+    return f"{len(jobs)} training jobs run on this host: {listed}{more}."
 
 
-def _told(job: TrainingJob, jobs: Sequence[TrainingJob]) -> str:
+def _in_short(job: TrainingJob, jobs: Sequence[TrainingJob]) -> str:
     """A job in a sentence: its name, if it has one that no other has, and its process and command."""
     process = f"{job.pid} ({_cut(shortened(job.command), _TOLD_COLUMNS)})"
     name = _own_name(job, jobs)

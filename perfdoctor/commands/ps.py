@@ -14,7 +14,7 @@ from typing import Any
 from perfdoctor.capture.jobs import TrainingJob, TrainingJobs, find_jobs
 from perfdoctor.commands.arguments import add_language_argument
 from perfdoctor.commands.job_list import listing, none_found, unread
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import print_text
 from perfdoctor.reports.wording import worded

@@ -36,7 +36,7 @@ def differences(before: Side, after: Side) -> tuple[Difference, ...]:
     """What is not the same in two runs, what forbids a comparison first."""
     one, other = _facts(before), _facts(after)
     names = dict.fromkeys((*one, *other))
-    if not (before.settings and after.settings):  # a trace tells of hardly any
+    if not (before.settings and after.settings):  # a trace has hardly any
         names = {name: None for name in names if name in one and name in other}
     found = [
         Difference(name, one.get(name), other.get(name), _weight(name))

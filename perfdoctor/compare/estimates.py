@@ -2,12 +2,12 @@
 
 Steps that follow each other are alike: what slows one down lasts for many. So a run is cut into batches of neighbours,
 which are much less so (batch means: Schmeiser 1982, "Batch size effects in the analysis of simulation output"), and as
-far as one batch still tells of the next, fewer of them count, for the mean and for its variance (Bayley and Hammersley
+far as one batch still predicts the next, fewer of them count, for the mean and for its variance (Bayley and Hammersley
 1946, "The effective number of independent observations in an autocorrelated time series").
 
 A machine that others use as well wanders: however long its pace is averaged over, the next stretch of that length has
-another one. That part of the variance is told from the part which longer stretches average out by comparing stretches
-of two lengths (Allan 1966, "Statistics of atomic frequency standards"), and no length of a run takes it away.
+another one. That part of the variance is separated from what longer stretches average out by comparing stretches of
+two lengths (Allan 1966, "Statistics of atomic frequency standards"), and no length of a run takes it away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from perfdoctor.results.comparison import Interval
 
-_MOST_DEPENDENT = 0.9  # more cannot be told from a drift
+_MOST_DEPENDENT = 0.9  # more cannot be distinguished from a drift
 _FEWEST = 4  # batches; what fewer vary by is hardly known: an interval from three is ten times as wide
 _PAIR = 2  # batches in the longer ones of the stretches that are compared
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.compare.estimates import Ratio
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.results.blocks import Block, in_batches
-from perfdoctor.results.comparison import Run
+from perfdoctor.results.comparison import ComparedRun
 
 SCHEMA = 1  # of the JSON reports that are understood
 _HINT = say("moves.report_again")
@@ -28,11 +28,11 @@ class Side:
         job: what was watched.
         shares: cause to fraction of wall time.
         finding: the first, as the report has it; {} if there is none.
-        pace: seconds over steps; None where it tells nothing of steps.
+        pace: seconds over steps; None where it has no steps.
         batches: stretches of the run that hardly depend on each other; those with steps, and those with causes.
     """
 
-    run: Run
+    run: ComparedRun
     version: str
     job: Mapping[str, Any]
     shares: Mapping[str, float]
@@ -81,7 +81,7 @@ def read_side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
         document: the report.
 
     Raises:
-        PerfDoctorError: it is of another schema or damaged, or tells nothing of a training.
+        PerfDoctorError: it is of another schema or damaged, or does not report a training.
     """
     if document.get("schema") != SCHEMA:
         raise PerfDoctorError(
@@ -94,7 +94,7 @@ def read_side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
         raise PerfDoctorError(f"{source} is a damaged report: {error!r}.", hint=_HINT) from None
     if not side.shares and side.pace is None:
         raise PerfDoctorError(
-            f"{source} tells nothing of a training: {side.run.summary}", hint="Record the job while it trains."
+            f"{source} does not report a training: {side.run.summary}", hint="Record the job while it trains."
         )
     return side
 
@@ -106,7 +106,7 @@ def _side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
     blocks = [_block(block) for block in document.get("blocks", ())]
     timed = [block for block in blocks if block.steps is not None]
     pace = _pace(timed, steps)
-    run = Run(
+    run = ComparedRun(
         source=source,
         kind=kind,
         summary=str(verdict["summary"]),

@@ -25,8 +25,8 @@ _UNITS = {
     "_bytes_per_second": "By/s", "_bytes": "By", "_seconds": "s", "_hertz": "Hz", "_watts": "W", "_joules": "J",
     "_celsius": "Cel",
 }  # fmt: skip
-# Readings of processes come every 10 s at least; those of one that has ended are of use to the next scrape.
 _OF_PROCESS = re.compile(r"(?:^|/)(?:pid|neighbour):\d+$")
+# Readings of processes come every 10 s at least; those of one that has ended are of use to the next scrape.
 _FORGOTTEN_NS = 60 * NS_PER_S
 
 
@@ -68,7 +68,7 @@ class ExportedMetric(NamedTuple):
         return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
 
 
-class Figures(NamedTuple):
+class JobMetrics(NamedTuple):
     """What is known of a job by now.
 
     Attributes:
@@ -111,7 +111,7 @@ class LastReadings:
             yield _metric(name, says, *map(_point, found))
 
 
-def figures(recording: Recording, diagnosis: Diagnosis) -> Figures:
+def figures(recording: Recording, diagnosis: Diagnosis) -> JobMetrics:
     """Those of a recording and its diagnosis.
 
     Raises:
@@ -119,7 +119,7 @@ def figures(recording: Recording, diagnosis: Diagnosis) -> Figures:
     """
     last = LastReadings()
     last.add(recording.rows(Reading))
-    return Figures((*of_diagnosis(diagnosis, recording.end_ns), *last.metrics()), recording.meta)
+    return JobMetrics((*of_diagnosis(diagnosis, recording.end_ns), *last.metrics()), recording.meta)
 
 
 def of_diagnosis(diagnosis: Diagnosis, time_ns: int) -> Iterator[ExportedMetric]:

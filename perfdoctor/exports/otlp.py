@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.exports.metrics import ExportedMetric, Figures
+from perfdoctor.exports.metrics import ExportedMetric, JobMetrics
 from perfdoctor.recording.clock import epoch_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Sender:
         self._exporter = OTLPMetricExporter(endpoint=whole)
         self._said = _Said()
 
-    def send(self, figures: Figures) -> None:
+    def send(self, figures: JobMetrics) -> None:
         """Sends them; tries again for some seconds where the collector is busy or cannot be reached.
 
         Raises:
@@ -111,7 +111,7 @@ class _Said(logging.Handler):
         self._messages.append(record.getMessage())
 
 
-def _data(figures: Figures) -> sdk.MetricsData:
+def _data(figures: JobMetrics) -> sdk.MetricsData:
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

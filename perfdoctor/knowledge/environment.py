@@ -1,4 +1,9 @@
-"""A job's surroundings on which its speed depends: environment variables, and file systems as the kernel names them."""
+"""A job's surroundings on which its speed depends: environment variables, memory allocators, file systems.
+
+File systems are called as the kernel names them.
+"""
+
+from pathlib import Path
 
 from perfdoctor.knowledge.launchers import LAUNCHERS
 
@@ -23,7 +28,7 @@ POOL_WAITING = "OMP_WAIT_POLICY"
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(64 * 2**20)}
 # Pages of 2 MiB instead of 4 KiB: for tensors on the CPU (PyTorch's allocator), and for the rest (glibc from 2.35 on).
 HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-# Experiment trackers that would send a trial's runs to a server: how each is told to write files (their manuals).
+# Experiment trackers that would send a trial's runs to a server: how each is made to write files (their manuals).
 TRACKERS_OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline"}
 
 # Options of PyTorch's allocator; the second is the older name, still read.
@@ -58,3 +63,15 @@ RANK_VARIABLES = tuple(name for one in LAUNCHERS for name in (one.rank, one.loca
 
 # Files that lie in memory: no storage is faster.
 IN_MEMORY = frozenset(("tmpfs", "ramfs"))
+
+
+# What programs take by LD_PRELOAD, with the names that distributions give the files.
+ALLOCATORS = {
+    "jemalloc": ("libjemalloc.so*",),
+    "tcmalloc": ("libtcmalloc_minimal.so*", "libtcmalloc.so*"),
+}
+# Where libraries lie: Debian's folders for each architecture first, then those of other distributions.
+SYSTEM_FOLDERS = (
+    *(Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu")),
+    *(Path("/usr/lib64"), Path("/usr/lib"), Path("/usr/local/lib")),
+)

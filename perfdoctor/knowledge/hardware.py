@@ -27,8 +27,8 @@ MOMENTARY_POWER = frozenset(("8.0",))
 
 # A GPU's name says which part of it an instance is: of 7 slices of its multiprocessors, and of its memory with the
 # bandwidth that goes with it, in eighths (the same guide).
-_INSTANCE = re.compile(r" MIG (?P<slices>\d)g\.(?P<gigabytes>\d+)gb")
 _SLICES, _MEMORY_PARTS = 7, 8
+_INSTANCE = re.compile(r" MIG (?P<slices>\d)g\.(?P<gigabytes>\d+)gb")
 
 
 class Peak(NamedTuple):

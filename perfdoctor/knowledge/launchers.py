@@ -1,4 +1,7 @@
-"""How a process is told which rank it is, of how many, and of which run: mostly by variables that launchers set."""
+"""How a process is told which rank it is, of how many, and of which run: mostly by variables that launchers set.
+
+And by what command lines launchers and helpers of libraries are known, which train nothing themselves.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Launcher(NamedTuple):
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """What it tells each process of its place."""
+        """What it tells each process of its place, by variables."""
         return tuple(filter(None, (self.rank, self.world, self.local_rank, self.local_world, self.node)))
 
 
@@ -71,7 +74,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
 )  # fmt: skip
 TORCH = LAUNCHERS[-1]
 
-# What people call a run by, the most telling first; where several variables stand together, their values are joined.
+# What people call a run by, the most specific first; where several variables stand together, their values are joined.
 NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("SLURM_JOB_ID", "SLURM_STEP_ID"), "."),
     (("SLURM_JOB_ID",), ""),
@@ -90,7 +93,7 @@ THIS_HOST = ("127.", "localhost", "::1")
 
 
 class Number(NamedTuple):
-    """What a launcher has told one process.
+    """What a launcher has set in the environment of one process.
 
     Attributes:
         launcher: which variables it used.
@@ -125,7 +128,7 @@ class Ranks(NamedTuple):
 
 
 def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number | None:
-    """What launchers have told a process; None if nothing.
+    """What launchers have set in the environment of a process; None if nothing.
 
     Args:
         variables: of its environment.
@@ -135,10 +138,10 @@ def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number
 
 
 def local_rank(variables: Mapping[str, str]) -> int | None:
-    """The number of a process among those of its host; None where no launcher told it."""
-    told = _read(variables, LAUNCHERS[0].local_rank)
-    if told is not None:
-        return told
+    """The number of a process among those of its host; None where no launcher has set it."""
+    number = _read(variables, LAUNCHERS[0].local_rank)
+    if number is not None:
+        return number
     return next((one.local for one in _numbers(variables, True) if one.local is not None), None)
 
 
@@ -161,7 +164,7 @@ def fits_below(number: Number, children: Iterable[Number]) -> bool:
 
 
 def number_ranks(trainers: Mapping[int, tuple[Mapping[str, str], int]], exchanging: Iterable[int] = ()) -> Ranks:
-    """Ranks as the launcher told them, or else torch's own group; where neither is known, in order of start.
+    """Ranks as the launcher or torch's own group has numbered them; where neither did, in order of start.
 
     Args:
         trainers: by process, the variables of its environment, and when it was started.
@@ -184,7 +187,7 @@ def number_ranks(trainers: Mapping[int, tuple[Mapping[str, str], int]], exchangi
 
 
 def run_of(variables: Mapping[str, str], *, exchanges: bool = True) -> tuple[str, ...]:
-    """What all processes of a run have alike, and those of another one on this host have not; () if nothing tells.
+    """What all processes of a run have alike, and those of another one on this host have not; () if nothing shows it.
 
     Args:
         variables: of the environment of a rank.
@@ -211,8 +214,8 @@ def names_of(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 def _numbers(variables: Mapping[str, str], exchanges: bool) -> Iterator[Number]:
     for one in LAUNCHERS:
-        told = (one.rank, one.world, one.local_rank, one.local_world, one.node)
-        number = Number(one, *(_read(variables, name) for name in told))
+        names = (one.rank, one.world, one.local_rank, one.local_world, one.node)
+        number = Number(one, *(_read(variables, name) for name in names))
         numbered = number.rank is not None if one.rank else None not in (number.local, number.node)
         if numbered and (exchanges or not one.alone):
             yield number
@@ -225,3 +228,28 @@ def _rank(number: Number, here: int) -> int:
 def _read(variables: Mapping[str, str], name: str) -> int | None:
     text = variables.get(name, "") if name else ""
     return int(text) if text.isdecimal() else None
+
+
+# The program of torch's pool of compilers (torch/_inductor/compile_worker/subproc_pool.py): it has torch loaded, is no
+# part of the training, and belongs to the process that has started it.
+COMPILE_WORKER = "/torch/_inductor/compile_worker/"
+# What multiprocessing's server of processes is started with (multiprocessing/forkserver.py). Those that it forks have
+# its command line too; they are the processes of whoever has started it.
+FORK_SERVER = "multiprocessing.forkserver"
+# And what one is started with that it spawns (multiprocessing/spawn.py): neither says whose program it runs.
+SPAWNED = "multiprocessing.spawn"
+# What Ray calls the process of Ray Train's controller, which has torch loaded, starts ranks in other actors and asks
+# how they are (ray/train/v2/_internal/execution/controller).
+LAUNCH_TITLES = ("ray::TrainController",)
+# What a process has mapped that is part of a Ray job (python/ray/_raylet.pyx); and the variable that says of which one,
+# in all but the driver, the user's own script (src/ray/raylet/worker_pool.cc).
+RAY_LIBRARY = b"/ray/_raylet.so"
+RAY_JOB = "RAY_JOB_ID"
+# Launchers that load torch themselves, by the scripts and modules that are started; they start ranks and train nothing:
+# torchrun and its predecessor (torch/distributed/run.py, launch.py), accelerate (accelerate/commands/launch.py), and
+# deepspeed, on the first host and on each (deepspeed/launcher/runner.py, launch.py).
+LAUNCH_SCRIPTS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed")
+LAUNCH_MODULES = (
+    *("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"),
+    *("deepspeed.launcher.runner", "deepspeed.launcher.launch"),
+)

@@ -1,8 +1,8 @@
-"""Which causes show themselves alike, and which numbers tell them apart.
+"""Which causes show themselves alike, and which numbers distinguish them.
 
-The account tells them apart by what each thread did at each instant; the numbers are measured in other ways, so that a
-reader need not take the account's word. ``docs/causes.md`` says in words what separates each pair; where a row rests on
-somebody else's experience, its source stands beside it.
+The account distinguishes them by what each thread did at each instant; the numbers are measured in other ways, so
+that a reader need not take the account's word. ``docs/causes.md`` says in words what separates each pair; where a row
+rests on somebody else's experience, its source stands beside it.
 """
 
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class Alike(NamedTuple):
     """A cause that looks like another one.
 
     Attributes:
-        numbers: names of ``perfdoctor.metrics.names``, the most telling first.
+        numbers: names of ``perfdoctor.metrics.names``, the most conclusive first.
     """
 
     cause: str
@@ -53,7 +53,7 @@ class Alike(NamedTuple):
 _DISK = Alike(STORAGE_READ, ("read_from_storage", "page_cache", "major_faults"))
 _INPUT = Alike(INPUT_PREPROCESSING, ("worker_busy", "own_fetching"))
 _HAND_OVER = Alike(DATA_TRANSFER, ("worker_busy",))  # workers that wait for work have batches ready
-# Run-queue delay alone tells nothing: where the job's own workers take the cores, it is their work that costs time.
+# Run-queue delay alone shows nothing: where the job's own workers take the cores, it is their work that costs time.
 _NO_CORE = Alike(CONTENTION, ("neighbour_cores",))
 _QUOTA = Alike(THROTTLED, ("throttled_periods",))  # run-queue delay looks the same in both (docs.kernel.org, cgroup-v2)
 _GIL = Alike(GIL_CONTENTION, ("trainer_switches", "trainer_cores"))

@@ -132,7 +132,7 @@ _ON_ELEMENTS = re.compile(
 
 @lru_cache(maxsize=100_000)
 def classify(image: str, symbol: str) -> CodeKind:
-    """Tells what kind of work is done in a function.
+    """Determines what kind of work is done in a function.
 
     Args:
         image: base name of the mapped file, or ``[jit]``, as in ``CodeSample``.

@@ -42,9 +42,11 @@ SAME_INSTANT_S = Threshold(
     0.003, "seconds", "judgement: most lines take longer; both samplers' clocks are known to half a millisecond"
 )
 UNUSUAL_STATE = Threshold(
-    0.2, "of the looks", "judgement: a tenth of the looks at a line of 10 ms are beyond its borders, by geometry"
+    0.2, "of the samples", "judgement: a tenth of the samples of a line of 10 ms are beyond its borders, by geometry"
 )
-UNUSUAL_WAIT = Threshold(0.05, "of the looks", "judgement: code that mostly computes waits for its threads more often")
+UNUSUAL_WAIT = Threshold(
+    0.05, "of the samples", "judgement: code that mostly computes waits for its threads more often"
+)
 GIL_REACH_S = Threshold(0.1, "seconds", "judgement: some samples of the interpreter probe at its slowest rate")
 LOCK_QUEUE_AROUND_S = Threshold(0.25, "seconds", "judgement: queues for short locks form and vanish within a sample")
 USUAL_VALIDATION = Threshold(
@@ -465,7 +467,7 @@ TRIAL_AGREES = Threshold(
     "save more, since without the input's work the cores are less busy",
 )
 
-# Whether there can be a verdict, and what is told beside it.
+# Whether there can be a verdict, and what is reported beside it.
 FEWEST_SAMPLES = Threshold(25, "samples", "judgement: half a second at 50 Hz; fewer are no base for shares")
 STILL_S = Threshold(
     5.0, "seconds", "judgement: in less, a step may wait for a slow answer; `--duration` has 15 s by default"
@@ -693,7 +695,7 @@ CLOCK_FITS_ALONE = Threshold(
 TRIAL_CONFIDENCE = Threshold(
     0.97,
     "probability",
-    "simulated: four looks, one after the other, call 2 to 4 % of changes without effect faster, at any noise",
+    "simulated: four tests, one after the other, call 2 to 4 % of changes without effect faster, at any noise",
 )
 WORTH_A_CHANGE = Threshold(1.02, "speed-up", "judgement: less is not worth a change of the script")
 NO_DIFFERENCE = Threshold(1.03, "speed-up", "judgement: an interval within it either way has no room for more")
@@ -727,10 +729,10 @@ WORKING_COPY_BYTES = Threshold(
     256 * 2**20, "bytes", "judgement: copied within about a second, which each run of the job takes anyway"
 )
 STAGED_PIECE = Threshold(
-    0.05, "of the looks at waits for files", "judgement: a file or folder with less is copied as a part of its folder"
+    0.05, "of the samples of waits for files", "judgement: a file or folder with less is copied as a part of its folder"
 )
 STAGED_TOGETHER = Threshold(
-    0.8, "of the looks at waits for files", "judgement: where single files have less, their whole folder is copied"
+    0.8, "of the samples of waits for files", "judgement: where single files have less, their whole folder is copied"
 )
 STAGED_PART = Threshold(
     0.5, "of the free memory", "judgement: as much stays for the page cache, which holds the originals for the controls"
@@ -776,7 +778,7 @@ MUCH_LONGER_STEP = Threshold(
     "judgement: batches of unequal length make a step twice as long, hardly thrice",
 )
 FALSE_ALARM = Threshold(
-    1e-5, "probability for each look", "2,880 beats of 30 s in a day with three looks each: one in ten days"
+    1e-5, "probability for each test", "2,880 beats of 30 s in a day with three tests each: one in ten days"
 )
 CHANGED_PACE = Threshold(
     0.05,

@@ -95,7 +95,7 @@ class Analyst(threading.Thread, Generic[M_co]):
         return self._newest
 
     def run(self) -> None:
-        """Goes on until it is told to end; what goes wrong is raised where they are asked for."""
+        """Goes on until it is to end; what goes wrong is raised where they are asked for."""
         try:
             if (follower := self._open()) is not None:
                 self._follow(follower)

@@ -17,7 +17,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.exports import prometheus
-from perfdoctor.exports.metrics import ExportedMetric, Figures, LastReadings, of_diagnosis
+from perfdoctor.exports.metrics import ExportedMetric, JobMetrics, LastReadings, of_diagnosis
 from perfdoctor.exports.otlp import Sender, interval_s
 from perfdoctor.live import beside
 from perfdoctor.live.analyst import Analyst
@@ -148,20 +148,20 @@ class _NewestFigures:
     def __init__(self) -> None:
         self._last = LastReadings()
 
-    def take(self, follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> Figures:
+    def take(self, follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> JobMetrics:
         self._last.add(follower.newer(Reading))
         said = of_diagnosis(examined.diagnosis, examined.span[1]) if examined.diagnosis is not None else ()
-        return Figures((*said, *self._last.metrics()), follower.meta)
+        return JobMetrics((*said, *self._last.metrics()), follower.meta)
 
 
-def _metrics(analyst: Analyst[Figures]) -> Sequence[ExportedMetric]:
+def _metrics(analyst: Analyst[JobMetrics]) -> Sequence[ExportedMetric]:
     with suppress(PerfDoctorError):  # the recording is damaged, or gone: the process is about to end
         if (newest := analyst.newest()) is not None:
             return newest.metrics
     return ()
 
 
-def _send(sender: Sender, analyst: Analyst[Figures]) -> None:
+def _send(sender: Sender, analyst: Analyst[JobMetrics]) -> None:
     first_s = time.monotonic() + interval_s()
     with suppress(PerfDoctorError):  # the recording is damaged, or gone: there will be no more
         while ((newest := analyst.newest()) is None or not newest.diagnosed) and time.monotonic() < first_s:

@@ -1,4 +1,4 @@
-"""Shows a recording on the terminal until the user has seen enough, or is told to end."""
+"""Shows a recording on the terminal until the user has seen enough, or something else ends it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def show(path: Path, *, beside_recorder: bool = False, wanted: Callable[[], bool
     """
     with (
         Analyst(path, _view, beside_recorder=beside_recorder) as analyst,
-        _told_to_end(analyst) as told,
+        _asked_to_end(analyst) as asked_to_end,
         suppress(Closed),
         Terminal() as terminal,
     ):
-        _show(terminal, analyst, lambda: wanted() and not told())
+        _show(terminal, analyst, lambda: wanted() and not asked_to_end())
 
 
 def _view(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> View:
@@ -73,7 +73,7 @@ def _show(terminal: Terminal, analyst: Analyst[View], wanted: Callable[[], bool]
 
 
 @contextmanager
-def _told_to_end(analyst: Analyst[View]) -> Iterator[Callable[[], bool]]:
+def _asked_to_end(analyst: Analyst[View]) -> Iterator[Callable[[], bool]]:
     """Whether a signal has come that ends programs; the terminal is set right before."""
     came: list[int] = []
 

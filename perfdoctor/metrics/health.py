@@ -86,7 +86,7 @@ def _measure_fabric(numbers: Numbers, readings: Readings) -> None:
 def _fabric_link(readings: Readings, port: str, ports: Iterable[str]) -> float | None:
     """The speed of a port that carries something, as a fraction of the fastest one on adapters of the same make.
 
-    None where nothing goes over it, or no other one tells what it could have: most adapters negotiate a lower speed.
+    None where nothing goes over it, or no other one shows what it could have: most adapters negotiate a lower speed.
     """
     kind = [readings.fact(port, name) for name in ("board", "link_layer")]
     alike = [one for one in ports if kind[0] and [readings.fact(one, name) for name in ("board", "link_layer")] == kind]

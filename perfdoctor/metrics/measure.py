@@ -19,13 +19,13 @@ from perfdoctor.metrics.neighbours import neighbour_cores
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.readings import Readings, total
-from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, Times
+from perfdoctor.timeline.threads import Floats, JobThreads, ThreadSeries, Times
 
 # How often a worker polls its queue (torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL).
 _POLL_S = 5.0
 
 
-def measure_threads(recording: Recording, threads: Threads, trainers: Trainers) -> Measured:
+def measure_threads(recording: Recording, threads: JobThreads, trainers: Trainers) -> Measured:
     """Numbers from the samples of threads and the comings and goings of processes."""
     numbers: Numbers = {}
     by_trainer: dict[int, Numbers] = {pid: {} for pid, _ in trainers}
@@ -36,7 +36,7 @@ def measure_threads(recording: Recording, threads: Threads, trainers: Trainers) 
     return Measured(numbers, by_trainer)
 
 
-def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -> None:
+def _measure_trainers(numbers: Numbers, threads: JobThreads, pids: Sequence[int]) -> None:
     mains = [main for pid in pids if (main := threads.main(pid)) is not None]
     put(numbers, "trainer_running", _mean_rate((main, main.run_ns / NS_PER_S) for main in mains))
     put(numbers, "trainer_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
@@ -46,7 +46,7 @@ def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -
     put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
 
 
-def _measure_workers(numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Trainers) -> None:
+def _measure_workers(numbers: Numbers, by_trainer: dict[int, Numbers], threads: JobThreads, trainers: Trainers) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
         mains = [main for worker in workers if (main := threads.main(worker)) is not None]
@@ -178,7 +178,7 @@ _RATES = (
 )
 
 
-def measure(recording: Recording, threads: Threads, trainers: Trainers) -> Measured:
+def measure(recording: Recording, threads: JobThreads, trainers: Trainers) -> Measured:
     """Measures everything that rules may rest on, except for what comes from the account and from steps.
 
     Args:

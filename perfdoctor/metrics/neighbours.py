@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfdoctor.recording.core_list import core_list
+from perfdoctor.recording.schema import core_list
 from perfdoctor.timeline.readings import Readings
 
 _SHOWN = 3  # as evidence; whoever uses less is seldom the culprit

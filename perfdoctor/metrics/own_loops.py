@@ -15,7 +15,7 @@ _OF_TRAINING = ("backward", "data")
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class CostlyLoop:
     """A loop of the job's own that a part of a cause lies in; not the one that trains, nor one over layers.
 
     Attributes:
@@ -56,7 +56,7 @@ class OwnLoops:
                 name = self._innermost(around[number], stacks.frames[number])
                 self._by_line.setdefault(line, Amounts())[name] += amount_ns
 
-    def of(self, lines: Mapping[str, float], total: float) -> tuple[Loop, ...]:
+    def of(self, lines: Mapping[str, float], total: float) -> tuple[CostlyLoop, ...]:
         """The loops that lines ran in, those with most of their time first.
 
         Of several around a line the innermost counts.
@@ -71,7 +71,7 @@ class OwnLoops:
             parts.append({name: part * amount for name, part in fractions.items() if name})
         found = sorted(Amounts.summed(parts).items(), key=lambda one: -one[1])
         return tuple(
-            Loop(name, amount / total, self._carries[name], self._cells.get(name, "")) for name, amount in found
+            CostlyLoop(name, amount / total, self._carries[name], self._cells.get(name, "")) for name, amount in found
         )
 
     def _innermost(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:

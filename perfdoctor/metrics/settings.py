@@ -10,7 +10,7 @@ host_cores           logical cores of the host
 affinity_cores       size of the trainer's affinity mask
 quota_cores          CPU quota; absent where there is none
 memory_bytes         memory of the host
-kernel               of the host, as ``uname -r`` tells it
+kernel               of the host, as ``uname -r`` reports it
 memory_limit_bytes   tightest memory limit of the control groups; absent where there is none
 trainer_threads      threads of one trainer, sleeping ones included
 worker_threads       threads of one loader worker
@@ -21,7 +21,7 @@ gpu_name             model of the first of them
 compute_capability   of the first of them, e.g. 8.0
 cpu_model            as in /proc/cpuinfo
 mount./data          file system at a mount point; the word ``network`` follows where it is one
-disk.nvme0n1         model of the block device under a mount, where it tells one; ``disk_kind.nvme0n1``: ``rotating`` or
+disk.nvme0n1         model of the block device under a mount, if it has one; ``disk_kind.nvme0n1``: ``rotating`` or
                      ``solid state``
 loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none
 parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``;
@@ -91,7 +91,7 @@ def read_code_settings(job: JobTimeline) -> Settings:
     Returns:
         ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
         samples are rows of tensors in memory (``TensorDataset``); and all that
-        ``perfdoctor.knowledge.libraries.USES`` tells of, where ``parallel`` is ``no`` if enough was seen.
+        ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen.
     """
     pids = {trainer.pid for trainer in job.processes.trainers}
     workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
@@ -223,7 +223,7 @@ def _mounts(readings: Readings) -> Settings:
 
 
 def _disks(readings: Readings) -> Settings:
-    """A virtual disk tells no model, and that it rotates: of such a one neither is known."""
+    """A virtual disk reports no model, and that it rotates: of such a one neither is known."""
     found: Settings = {}
     for subject in readings.subjects("device:"):
         model, rotates = readings.fact(subject, "model"), readings.fact(subject, "rotates")

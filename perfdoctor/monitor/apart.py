@@ -71,7 +71,7 @@ class Apart:
             return self._said.read(4096).decode(errors="replace").partition("\n")[0].removeprefix("perfdoctor: ")
 
     def stop(self) -> None:
-        """Tells it to end; of what it has watched it still makes a diagnosis."""
+        """Asks it to end; of what it has watched it still makes a diagnosis."""
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
 

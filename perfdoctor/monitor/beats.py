@@ -16,7 +16,7 @@ from perfdoctor.timeline.step_borders import Border, BorderFinder
 
 # Steps that tell how long one takes ordinarily.
 _USUAL = 61
-# A beat holds so many steps at least, so that a long one can be told from the others ...
+# A beat holds so many steps at least, so that a long one can be distinguished from the others ...
 _FEWEST = 8
 # ... but for one that has lasted so many times as long as it was to.
 _LONGEST = 10

@@ -19,7 +19,7 @@ from perfdoctor.compare.estimates import Estimate, Ratio, dependence, difference
 from perfdoctor.knowledge import thresholds
 
 
-class Point(NamedTuple):
+class LevelPoint(NamedTuple):
     """A value, and when what it is about began and ended, in seconds since 1970."""
 
     began: float
@@ -27,7 +27,7 @@ class Point(NamedTuple):
     value: float
 
 
-class State(Enum):
+class ChangeState(Enum):
     """What is known of a change: it has been seen, was over again, or has stayed."""
 
     SEEN = auto()
@@ -36,7 +36,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LevelChange:
     """A change of the level.
 
     Attributes:
@@ -46,7 +46,7 @@ class Change:
         after: the mean meanwhile.
     """
 
-    state: State
+    state: ChangeState
     since: float
     until: float | None
     before: float
@@ -59,7 +59,7 @@ class Scales:
 
     Attributes:
         least: by how many points are looked at together, the least change that counts.
-        fewest: points that make a level, of which large changes can be told.
+        fewest: points that make a level, against which large changes can be detected.
         enough: points of which small ones can, too: fewer do not show how far they depend on each other.
         most: points of it that are remembered.
         settled: points after which a change has stayed.
@@ -92,11 +92,11 @@ class Level:
 
     def __init__(self, scales: Scales) -> None:
         self._scales = scales
-        self._known: deque[Point] = deque(maxlen=scales.most)
-        self._newest: list[Point] = []
-        self._off: list[Point] = []
+        self._known: deque[LevelPoint] = deque(maxlen=scales.most)
+        self._newest: list[LevelPoint] = []
+        self._off: list[LevelPoint] = []
 
-    def take(self, point: Point) -> Change | None:
+    def take(self, point: LevelPoint) -> LevelChange | None:
         """What the next point changes in what is known; None where nothing."""
         if self._off:
             return self._go_on(point)
@@ -108,15 +108,15 @@ class Level:
             first = self._first_off()
             self._known.extend(self._newest[:first])
             self._off, self._newest = self._newest[first:], []
-            return self._change(State.SEEN)
+            return self._change(ChangeState.SEEN)
         if len(self._newest) > self._scales.row:
             self._known.append(self._newest.pop(0))
         return None
 
     @property
-    def going_on(self) -> Change | None:
+    def going_on(self) -> LevelChange | None:
         """The change that was seen, as it is known by now; None where none is, or where it is over or has stayed."""
-        return self._change(State.SEEN) if self._off else None
+        return self._change(ChangeState.SEEN) if self._off else None
 
     def _is_off(self, count: int, least: float) -> bool:
         """Whether the last points together are off the level, by more than is chance."""
@@ -150,32 +150,32 @@ class Level:
 
         return min(range(len(self._newest)), key=misfit)
 
-    def _go_on(self, point: Point) -> Change | None:
+    def _go_on(self, point: LevelPoint) -> LevelChange | None:
         self._off.append(point)
         back = self._scales.back
         if len(self._off) > back and self._has_returned(self._off[-back:], self._off[:-back]):
             returned = self._off[-back:]
             del self._off[-back:]
-            over = self._change(State.OVER)
+            over = self._change(ChangeState.OVER)
             self._off, self._newest = [], returned
             return over
         if len(self._off) < self._scales.settled:
             return None
-        stays = self._change(State.STAYS)
+        stays = self._change(ChangeState.STAYS)
         self._known = deque(self._off, maxlen=self._scales.most)
         self._off = []
         return stays
 
-    def _has_returned(self, last: Sequence[Point], others: Sequence[Point]) -> bool:
+    def _has_returned(self, last: Sequence[LevelPoint], others: Sequence[LevelPoint]) -> bool:
         before, off, now = _mean(self._known), _mean(others), _mean(last)
         change = abs(off - before)
         return abs(now - before) < min(change / 2, max(min(self._scales.least.values()), change / 4))
 
-    def _change(self, state: State) -> Change:
-        until = self._off[-1].ended if state is State.OVER else None
+    def _change(self, state: ChangeState) -> LevelChange:
+        until = self._off[-1].ended if state is ChangeState.OVER else None
         # The first point may be of both levels.
-        return Change(state, self._off[0].began, until, _mean(self._known), _mean(self._off[1:] or self._off))
+        return LevelChange(state, self._off[0].began, until, _mean(self._known), _mean(self._off[1:] or self._off))
 
 
-def _mean(points: Sequence[Point] | deque[Point]) -> float:
+def _mean(points: Sequence[LevelPoint] | deque[LevelPoint]) -> float:
     return statistics.fmean(point.value for point in points)

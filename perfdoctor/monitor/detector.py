@@ -1,6 +1,6 @@
 """From the lines of a history to what happened: changes of the pace, long steps that recur, drift, silence.
 
-Nothing here looks at the job: a history that is read again tells the same, and days can be played in a second.
+Nothing here looks at the job: a history that is read again gives the same, and days can be played in a second.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec.structs import replace as updated
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.signals import MEMORY_LEFT, SIGNALS
-from perfdoctor.monitor.changes import OF_PACE, OF_SHARES, Change, Level, Point, State
+from perfdoctor.monitor.changes import OF_PACE, OF_SHARES, ChangeState, Level, LevelChange, LevelPoint
 from perfdoctor.monitor.recurring import Rhythm, rhythms
-from perfdoctor.monitor.trends import Series, Trend
+from perfdoctor.monitor.trends import BoundedSeries, Trend
 from perfdoctor.monitor.windows import Windows, covers, mean_shares, most_grown, recordings_of, seen_of
 from perfdoctor.results.history import JOB_MEMORY, Appeared, Beat, Happened, Incident, Line, LongStep, Presence, Window
 
@@ -25,7 +25,7 @@ _SETTLING = 4
 _LONG_STEPS = 400
 _DRIFT_EVERY = 20  # beats
 _PACE = "pace"  # of incidents that tell of it there is one at a time
-# An incident that goes on is told anew when it has grown by so much.
+# An incident that goes on is reported anew when it has grown by so much.
 _WORTH = 1.5
 
 
@@ -41,7 +41,7 @@ class Detector:
         self._windows = Windows()
         self._pace = Level(OF_PACE)
         self._shares: dict[str, Level] = {}
-        self._drift, self._signals = Series(), {name: Series() for name in SIGNALS}
+        self._drift, self._signals = BoundedSeries(), {name: BoundedSeries() for name in SIGNALS}
         self._long: deque[LongStep] = deque(maxlen=_LONG_STEPS)
         self._rhythms: list[Rhythm] = []
         self._beats = self._settling = 0
@@ -50,7 +50,7 @@ class Detector:
         self._open: dict[object, int] = {}
 
     def take(self, line: Line) -> list[Incident]:
-        """What the next line tells that was not known."""
+        """What the next line shows that was not known."""
         if isinstance(line, Incident):
             self._know(line)
             return []
@@ -109,14 +109,14 @@ class Detector:
             return
         if beat.step_s:
             self._step_s = beat.step_s
-            point = Point(beat.began, beat.ended, math.log(beat.step_s))
+            point = LevelPoint(beat.began, beat.ended, math.log(beat.step_s))
             if (change := self._pace.take(point)) is not None:
                 yield from self._changed(change)
             if self._pace.going_on is None:
                 self._drift.take(point)
         for name, value in beat.readings.items():
             if name in self._signals:
-                self._signals[name].take(Point(beat.began, beat.ended, value))
+                self._signals[name].take(LevelPoint(beat.began, beat.ended, value))
         if beat.long:
             self._long.extend(beat.long)
             yield from self._recur()
@@ -136,20 +136,20 @@ class Detector:
         if (number := self._open.pop(Happened.NO_STEPS, None)) is not None:
             yield updated(self.incidents[number], until=at)
 
-    def _changed(self, change: Change) -> Iterator[Incident]:
+    def _changed(self, change: LevelChange) -> Iterator[Incident]:
         """What a change of the pace means: log seconds per step before and meanwhile."""
         slower = change.after > change.before
-        if change.state is State.STAYS:
+        if change.state is ChangeState.STAYS:
             self._drift.clear()
             self._open.pop(Happened.DRIFT, None)
-        if change.state is State.SEEN:  # until then a window may still say more of the change before
+        if change.state is ChangeState.SEEN:  # until then a window may still say more of the change before
             self._open.pop(_PACE, None)
         if slower:
-            yield self._of_pace(Happened.DIP if change.state is State.OVER else Happened.SLOWER, change)
-        elif change.state is State.STAYS:
+            yield self._of_pace(Happened.DIP if change.state is ChangeState.OVER else Happened.SLOWER, change)
+        elif change.state is ChangeState.STAYS:
             yield self._of_pace(Happened.FASTER, change)
 
-    def _of_pace(self, what: Happened, change: Change) -> Incident:
+    def _of_pace(self, what: Happened, change: LevelChange) -> Incident:
         incident = self._incident(_PACE, what, change.since, _paces(change))
         return self._explained(updated(incident, until=change.until))
 
@@ -250,7 +250,7 @@ class Detector:
         """Where no steps are counted, what takes the time is all that is known."""
         for cause in {*self._shares, *window.shares} - {UNATTRIBUTED}:
             level = self._shares.setdefault(cause, Level(OF_SHARES))
-            change = level.take(Point(window.began, window.ended, window.shares.get(cause, 0.0)))
+            change = level.take(LevelPoint(window.began, window.ended, window.shares.get(cause, 0.0)))
             if change is None or change.after < change.before:
                 continue
             key = (Happened.CAUSE, cause)
@@ -259,21 +259,21 @@ class Detector:
             )
             before, after = self._windows.around(change.since, change.until)
             yield updated(incident, until=change.until, cause=cause, recordings=recordings_of(before, after))
-            if change.state is not State.SEEN:
+            if change.state is not ChangeState.SEEN:
                 self._open.pop(key, None)
 
     # --- incidents ------------------------------------------------------------------------------------------------
 
-    def _know(self, told: Incident) -> None:
-        """Takes an incident that was told before.
+    def _know(self, known: Incident) -> None:
+        """Takes an incident that was reported before.
 
-        Of a history that was shortened other incidents may be found than were told, under the same numbers: they are
-        not those that are open.
+        Of a history that was shortened other incidents may be found than were reported, under the same numbers: they
+        are not those that are open.
         """
-        found = self.incidents.get(told.number)
-        if found is not None and _kind(found.what) != _kind(told.what):
-            self._open = {key: number for key, number in self._open.items() if number != told.number}
-        self.incidents[told.number] = told
+        found = self.incidents.get(known.number)
+        if found is not None and _kind(found.what) != _kind(known.what):
+            self._open = {key: number for key, number in self._open.items() if number != known.number}
+        self.incidents[known.number] = known
 
     def _incident(self, key: object, what: Happened, since: float, values: Mapping[str, float | None]) -> Incident:
         """The open incident of a key with new values, or a new one."""
@@ -288,7 +288,7 @@ def _kind(what: Happened) -> str:
     return _PACE if what in (Happened.SLOWER, Happened.FASTER, Happened.DIP) else what.name
 
 
-def _paces(change: Change) -> dict[str, float]:
+def _paces(change: LevelChange) -> dict[str, float]:
     return {"before_s": math.exp(change.before), "after_s": math.exp(change.after)}
 
 

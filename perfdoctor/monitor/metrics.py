@@ -38,12 +38,12 @@ def exporting(history: Path, server: Server) -> Iterator[None]:
 
 
 def _export(history: Path, server: Server, wanted: Callable[[], bool]) -> None:
-    server.answer(Figures(history).newest)
+    server.answer(HistoryMetrics(history).newest)
     while wanted():
         time.sleep(_POLL_S)
 
 
-class Figures:
+class HistoryMetrics:
     """What a history says by now, read on from where it was read last.
 
     Args:

@@ -6,15 +6,13 @@ between it is asked here, whether a beat has ended, whether a window is due, and
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.capture.job import Job, find_root
-from perfdoctor.capture.recorder import record
+from perfdoctor.capture.recorder import ENDING, record, signals_handled
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.monitor.apart import Apart, Attaching
 from perfdoctor.monitor.beats import Beats
@@ -134,7 +132,8 @@ class Monitor:
         """
         self._resume()
         what = Appeared.FOUND
-        with self._told_to_stop():
+        # While there is a job, its recorder takes them.
+        with signals_handled(self._interrupted, *ENDING):
             while True:
                 identity = self._watch_one(pid, what)
                 if self._stopped or identity is None:
@@ -201,23 +200,8 @@ class Monitor:
             time.sleep(STEPS_EVERY_S)
         return None
 
-    @contextmanager
-    def _told_to_stop(self) -> Iterator[None]:
-        """Signals that end programs are noted; while there is a job, its recorder takes them."""
-
-        def note(*_: object) -> None:
-            self._stopped = "interrupted"
-
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.getsignal(number) for number in numbers}
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, note)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _interrupted(self, *_: object) -> None:
+        self._stopped = "interrupted"
 
     # --- about once a second ----------------------------------------------------------------------------------------
 
@@ -293,7 +277,7 @@ class Monitor:
     # --- the history ------------------------------------------------------------------------------------------------
 
     def _note(self, line: Line) -> None:
-        """Keeps a line, and what it tells."""
+        """Keeps a line, and what it shows."""
         for one in (line, *self._detector.take(line)):
             try:
                 self._folder.history.add(one)

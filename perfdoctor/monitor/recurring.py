@@ -12,7 +12,7 @@ from perfdoctor.results.history import LongStep
 
 # Fewer show no rhythm.
 FEWEST = 4
-# Two kinds are told apart where the lengths between them are missing by this factor.
+# Two kinds are distinguished where the lengths between them are missing by this factor.
 _OTHER_KIND = 2.0
 _PER_DEVIATION = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
 

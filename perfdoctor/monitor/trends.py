@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.monitor.changes import Point
+from perfdoctor.monitor.changes import LevelPoint
 
 # As many batches tell a trend from chance, and hardly depend on each other.
 _BATCHES = 24
@@ -36,14 +36,14 @@ class Trend:
     lately_per_s: float
 
 
-class Series:
+class BoundedSeries:
     """A number over days, in a bounded number of points."""
 
     def __init__(self) -> None:
-        self._points: list[Point] = []
-        self._joined, self._waiting = 1, list[Point]()
+        self._points: list[LevelPoint] = []
+        self._joined, self._waiting = 1, list[LevelPoint]()
 
-    def take(self, point: Point) -> None:
+    def take(self, point: LevelPoint) -> None:
         """The next point."""
         self._waiting.append(point)
         if len(self._waiting) >= self._joined:
@@ -64,7 +64,7 @@ class Series:
         self._points, self._waiting, self._joined = [], [], 1
 
     def trend(self) -> Trend | None:
-        """The trend in it; None where none can be told from chance (Mann 1945, Kendall 1975)."""
+        """The trend in it; None where none can be distinguished from chance (Mann 1945, Kendall 1975)."""
         if len(self._points) < _BATCHES * _PER_BATCH:
             return None
         batches = [
@@ -83,8 +83,8 @@ class Series:
         )
 
 
-def _join(points: Sequence[Point]) -> Point:
-    return Point(points[0].began, points[-1].ended, statistics.fmean(point.value for point in points))
+def _join(points: Sequence[LevelPoint]) -> LevelPoint:
+    return LevelPoint(points[0].began, points[-1].ended, statistics.fmean(point.value for point in points))
 
 
 def _tau(values: Sequence[float]) -> float:
@@ -93,7 +93,7 @@ def _tau(values: Sequence[float]) -> float:
     return sum(signs) / len(signs)
 
 
-def _slope(points: Sequence[Point]) -> float:
+def _slope(points: Sequence[LevelPoint]) -> float:
     return statistics.median(
         (later.value - earlier.value) / (later.began - earlier.began) for earlier, later in combinations(points, 2)
     )

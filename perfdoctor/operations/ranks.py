@@ -15,9 +15,9 @@ from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import COLUMNS, Collectives, are_blocking
 from perfdoctor.traces.communication import SPLIT, exposed_times
 from perfdoctor.traces.intervals import Int64s, Intervals
-from perfdoctor.traces.loop import Loop
+from perfdoctor.traces.loop import WholeSteps
 from perfdoctor.traces.rank import Rank
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
 
 def list_ranks(table: OperationTable, graph: Graph) -> list[Rank]:
@@ -38,7 +38,7 @@ def _begins(table: OperationTable) -> Int64s:
 
 def _rank(table: OperationTable, graph: Graph, begins: Int64s, replica: int, stage: int) -> Rank:
     spans = tuple(zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True))
-    window = Window(0, int(begins[-1]), spans, table.steps)
+    window = TraceWindow(0, int(begins[-1]), spans, table.steps)
     operations = table.of_stage(stage)
     start = np.array([_times(table.start[one], begins, replica) for one in operations])
     end = np.array([_times(table.end[one], begins, replica) for one in operations])
@@ -98,7 +98,7 @@ def _collectives(
 
 
 def _summary(
-    table: OperationTable, window: Window, times: dict[str, Intervals], collectives: Collectives, number: int
+    table: OperationTable, window: TraceWindow, times: dict[str, Intervals], collectives: Collectives, number: int
 ) -> Rank:
     edges = slice_edges(window)
     slices: list[Amounts[str]] = [Amounts() for _ in range(SLICES)]
@@ -113,5 +113,5 @@ def _summary(
         window=window,
         slices=slices,
         collectives=collectives,
-        loop=Loop(np.diff(np.array(window.steps, dtype=np.int64).reshape(-1, 2))[:, 0], marked=True),
+        loop=WholeSteps(np.diff(np.array(window.steps, dtype=np.int64).reshape(-1, 2))[:, 0], marked=True),
     )

@@ -73,7 +73,6 @@ class OperationTable:
     source: str
     steps: tuple[int, ...]
     stages: int
-    replicas: int
     ranks: Mapping[tuple[int, int], int]
     start: Mapping[Operation, Floats]
     end: Mapping[Operation, Floats]
@@ -155,7 +154,6 @@ def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
         source=path.name,
         steps=kept,
         stages=int(rows["stage"].max()) + 1,
-        replicas=replicas,
         ranks={(one[0], one[1]): one[2] for one in numbers.astype(int).to_numpy().tolist()},
         start=dict(zip(operations, start, strict=True)),
         end=dict(zip([Operation(int(a), str(b), int(c)) for a, b, c in wide["end"].columns], end, strict=True)),

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop
 from perfdoctor.recording.reader import Database, Recording, by_field, require_file, require_header, unreadable
 from perfdoctor.recording.schema import (
@@ -32,6 +31,7 @@ from perfdoctor.recording.schema import (
     TraceCost,
     TrialSeen,
 )
+from perfdoctor.recording.stack_segments import left_stacks
 
 S = TypeVar("S", bound=Sample)
 

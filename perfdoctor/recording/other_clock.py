@@ -20,7 +20,7 @@ class ClockOffset(NamedTuple):
         ahead_ns: by how much it is ahead at ``at_ns``.
         at_ns: an instant on its own clock.
         drift: by how much more it is ahead after each nanosecond.
-        error_ns: how far this may be off; None where nothing tells.
+        error_ns: how far this may be off; None where nothing shows it.
         shared: both are one and the same clock.
     """
 

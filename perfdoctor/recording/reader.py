@@ -13,14 +13,13 @@ from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.recording.file_format import ADDED, FORMAT, MAGIC
-from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.schema import (
     TABLES,
     Fact,
@@ -32,11 +31,10 @@ from perfdoctor.recording.schema import (
     StackSegment,
     ThreadSeen,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
+from perfdoctor.recording.stack_segments import left_stacks
 
 S = TypeVar("S", bound=Sample)
+R = TypeVar("R", bound="Recording")
 
 # Fields that are no whole numbers and no text.
 _FRACTIONS = frozenset({(Reading, "value")})
@@ -85,7 +83,7 @@ class Recording:
         self.end_ns = max(self.start_ns, end_ns)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Recording:
+    def open(cls: type[R], path: str | os.PathLike[str]) -> R:
         """Opens a recording for reading.
 
         Raises:
@@ -107,7 +105,7 @@ class Recording:
             on_failure.pop_all()
         return recording
 
-    def __enter__(self) -> Recording:
+    def __enter__(self: R) -> R:
         return self
 
     def __exit__(
@@ -196,17 +194,6 @@ class Recording:
         """Names of Python threads, by process and Python's identifier; "" where that has none."""
         named_last = sorted(self.rows(PythonThread), key=lambda thread: thread.name != "")
         return {(thread.pid, thread.ident): thread.name for thread in named_last}
-
-    def frames(self) -> dict[str, pd.DataFrame]:
-        """Everything as pandas DataFrames, by name; ``docs/notebook.md`` lists them and their columns.
-
-        Raises:
-            PerfDoctorError: as ``rows``.
-        """
-        # Phases and kinds of machine code are the analysis's business, right of the recording.
-        from perfdoctor.analysis.recording_frames import read_frames
-
-        return read_frames(self)
 
     def close(self) -> None:
         """Closes the file."""

@@ -32,11 +32,11 @@ def reaching(url: str) -> Iterator[None]:
         raise PerfDoctorError(f"There is nothing at {url}.", hint="Check the URL.") from None
     except errors() as error:
         raise PerfDoctorError(
-            f"{url} cannot be read: {told(error)}.", hint="Check the URL, and the right to read it."
+            f"{url} cannot be read: {reason_of(error)}.", hint="Check the URL, and the right to read it."
         ) from None
 
 
-def told(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """What is wrong, in a line without a full stop."""
     system = error.strerror if isinstance(error, OSError) else None
     return (system or str(error).partition("\n")[0] or type(error).__name__).rstrip(".")

@@ -155,7 +155,7 @@ class Lane:
         role: ``WORKER`` or ``GPU``.
         name: the worker's process id, "" for all of them; or the GPU (``gpu:0``; "" for several, or without a number).
         parts: in order; none where it was looked at too rarely to tell.
-        every_s: the usual time between two looks; None where that is not known, or it has marked its parts itself.
+        every_s: the usual time between two samples; None where that is not known, or it has marked its parts itself.
         steps: of so many steps of about this length it is the mean.
     """
 

@@ -1,4 +1,4 @@
-"""Blocks: stretches of the time that was watched, one after the other. How much they differ tells how sure a number is.
+"""Blocks: stretches of the time that was watched, one after the other. How much they differ shows how sure a number is.
 
 Neighbouring steps depend on each other: a slow neighbour or a cold cache lasts for many. Means over blocks hardly do.
 """

@@ -54,7 +54,7 @@ class Promise(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ComparedRun:
     """One side of the comparison.
 
     Attributes:
@@ -64,9 +64,9 @@ class Run:
         cause: the verdict's; None where there is none.
         level: what the verdict rests on.
         watched_s: how long it was watched.
-        steps: how many steps its pace rests on; None where it tells nothing of steps.
+        steps: how many steps its pace rests on; None where it has no steps.
         step_is: how they are known, and so what one is: ``marked``, ``traced``, or what was counted from outside,
-            ``optimizer steps`` or ``backward passes``; "" where it tells nothing of steps.
+            ``optimizer steps`` or ``backward passes``; "" where it has no steps.
     """
 
     source: str
@@ -105,7 +105,7 @@ class Pace:
         batches: of both runs, seconds per step in each of the stretches that tell how much it varies.
         speedup: old time per step over new.
         confidence: with which the speed-up lies in its interval.
-        floor: the noise: a smaller speed-up than 1 plus this cannot be told from none; None where that is unknown.
+        floor: the noise: a smaller speed-up than 1 plus this cannot be distinguished from none; None where unknown.
         answer: ``SAME`` within the noise.
     """
 
@@ -168,12 +168,12 @@ class Comparison:
         differences: between the runs, those that forbid a comparison first.
         prediction: None where the run before promised nothing.
         limit: by what fraction a step may take longer; None where nobody asked.
-        regressed: whether it takes longer than that, whole interval and all; None where that cannot be told.
+        regressed: whether it takes longer than that, whole interval and all; None where that cannot be determined.
     """
 
     version: str
-    before: Run
-    after: Run
+    before: ComparedRun
+    after: ComparedRun
     pace: Pace | None
     implied: Interval | None
     causes: tuple[CauseChange, ...]

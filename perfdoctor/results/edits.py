@@ -70,7 +70,7 @@ def parse(source: str) -> ast.Module:
 
 
 def with_arguments(source: str, names: frozenset[str], arguments: Mapping[str, str]) -> str:
-    """A piece of source with other arguments in its call of one of these names; "" where that cannot be told.
+    """A piece of source with other arguments in its call of one of these names; "" where that cannot be determined.
 
     What an argument has now stands for its name in the new value: ``batch_size`` becomes ``2 * 64`` by
     ``2 * batch_size``. Other names are nothing that the source need have.
@@ -141,7 +141,7 @@ def _meaning(source: str) -> str | None:
 
 
 def _changed(call: ast.Call, arguments: Mapping[str, str]) -> ast.Call | None:
-    """The call with its new arguments; None where that cannot be told."""
+    """The call with its new arguments; None where that cannot be determined."""
     values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
     if "" in values:
         return ast.Call(call.func, [values[""]], []) if len(call.args) == 1 and not call.keywords else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfdoctor.diagnosis import Text
+    from perfdoctor.messages import Text
 
 # What a process sits in. Ids are stable: they are the API of reports, tests and users' scripts.
 STOPPED = "stopped"
@@ -44,7 +44,7 @@ class Halt:
     Attributes:
         kind: what its main thread sits in: one of ``KINDS``, or ``collective``, ``rendezvous``, ``loader`` of those
             that wait for others of the job.
-        pid: the process; 0 where only a dump of torch's Flight Recorder tells of it.
+        pid: the process; 0 where only a dump of torch's Flight Recorder shows it.
         rank: of the trainer that it is, or belongs to; None where it belongs to none.
         own: it is the trainer itself, and no worker or child of it.
         name: the process's name.
@@ -81,7 +81,7 @@ class Halt:
 
     @property
     def watched(self) -> bool:
-        """The process itself was watched: it is not only a dump that tells of it."""
+        """The process itself was watched: it is not only a dump that shows it."""
         return self.pid != 0
 
 

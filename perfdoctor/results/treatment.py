@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from perfdoctor.diagnosis import Advice, Diagnosis, Text
+from perfdoctor.diagnosis import Advice, Diagnosis
+from perfdoctor.messages import Text
 from perfdoctor.results.edits import Edit
 
 

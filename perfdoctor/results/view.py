@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from perfdoctor.diagnosis import Diagnosis, Text
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.messages import Text
 
 
-class State(Enum):
+class ThreadActivity(Enum):
     """What a thread is doing."""
 
     RUNNING = auto()
@@ -38,7 +39,7 @@ class ThreadView:
 
     tid: int
     name: str
-    state: State
+    state: ThreadActivity
     call: str
     target: str
     cores: float | None
@@ -168,7 +169,6 @@ class GpuView:
     """One GPU; fractions 0 to 1, bytes, watts, degrees Celsius, hertz."""
 
     name: str
-    model: str
     busy: float | None
     sm: float | None
     tensor: float | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.neighbours import Neighbour
-from perfdoctor.metrics.own_loops import Loop
+from perfdoctor.metrics.own_loops import CostlyLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Case:
     below: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     called_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
-    loops: Mapping[str, tuple[Loop, ...]] | None = None
+    loops: Mapping[str, tuple[CostlyLoop, ...]] | None = None
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     done_alone: DoneAlone | None = None

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
-from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.launchers import number_of
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
 
@@ -185,7 +186,7 @@ def _ranks_of_host(case: Case) -> int | None:
 
 
 def _told(case: Case, what: str) -> int | None:
-    """What a launcher that is not torch's own has told the first trainer of its number."""
+    """What a launcher that is not torch's own has set as the first trainer's number."""
     number = number_of({name.removeprefix("env."): str(value) for name, value in case.settings.items()})
     return None if number is None else getattr(number, what)
 

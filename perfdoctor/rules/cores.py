@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from perfdoctor.causes import CONTENTION, MODEL_COMPUTE, THROTTLED
-from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import POOL_THREADS
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from perfdoctor.causes import EVALUATION
-from perfdoctor.diagnosis import Advice, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, times_rarer
 

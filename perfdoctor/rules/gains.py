@@ -13,7 +13,7 @@ from typing import Any
 from perfdoctor.causes import MODEL_COMPUTE
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.own_loops import Loop
+from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.workers import cores_floor, plan_workers
 
@@ -135,7 +135,7 @@ def _by_larger_batch(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     return _of_share(case, cause, 0.0, part, part)
 
 
-def _loops(case: Case, cause: str) -> tuple[Loop, ...]:
+def _loops(case: Case, cause: str) -> tuple[CostlyLoop, ...]:
     return (case.loops or {}).get(cause, ())
 
 
@@ -267,9 +267,9 @@ def _missing_link(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     return _exactly(case, cause, 1 - (values["link"] or 1.0))
 
 
-# By the id of the advice. What is not here cannot be told before it is tried. How much is sure is judgement: half of it
-# where the work goes on elsewhere, four fifths where something small takes its place. Half of the calls go with twice
-# the batch, half of the bytes with half the precision, and three exchanges of four with gradients of four steps.
+# By the id of the advice. What is not here cannot be estimated before it is tried. How much is sure is judgement: half
+# of it where the work goes on elsewhere, four fifths where something small takes its place. Half of the calls go with
+# twice the batch, half of the bytes with half the precision, and three exchanges of four with gradients of four steps.
 GAINS: Mapping[str, Estimate] = {
     # Input.
     "input.more_workers": _by_workers,

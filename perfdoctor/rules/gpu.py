@@ -10,8 +10,9 @@ from perfdoctor.causes import (
     MEMORY_BANDWIDTH,
     NO_TENSOR_CORES,
 )
-from perfdoctor.diagnosis import Advice, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, hardware, thresholds
+from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
 from perfdoctor.rules.rule import Rule

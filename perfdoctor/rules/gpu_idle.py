@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from perfdoctor.causes import HOST_TRANSFER, KERNEL_LAUNCH, MEMORY_PRESSURE, STARTUP, SYNCHRONIZATION
-from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import fuse_optimizer, stop_debugging
 from perfdoctor.rules.rule import Rule, unset

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import CELLS, FORMAT_TRACEBACKS, OF_A_STEP
 from perfdoctor.knowledge.libraries import FUSED, SHARDED
-from perfdoctor.metrics.own_loops import Loop
+from perfdoctor.messages import Message, say
+from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, unset
 
@@ -133,7 +134,7 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
 
 
-def _long_loops(case: Case) -> Iterator[Loop]:
+def _long_loops(case: Case) -> Iterator[CostlyLoop]:
     return (one for one in (case.loops or {}).get(PYTHON_OVERHEAD, ()) if one.part >= thresholds.NAMED_LOOP)
 
 
@@ -149,7 +150,7 @@ def _use_larger_operations(case: Case) -> Iterator[Advice]:
     yield advise("interpreter.larger_operations", line=line, share=case.share(PYTHON_OVERHEAD))
 
 
-def _replace(loop: Loop, share: float) -> Advice:
+def _replace(loop: CostlyLoop, share: float) -> Advice:
     if loop.cell:
         return advise("interpreter.whole_sequence", line=loop.line, cell=loop.cell, layer=CELLS[loop.cell], share=share)
     return advise("interpreter.without_loop", line=loop.line, share=share)

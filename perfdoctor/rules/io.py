@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE_READ, SWAP
-from perfdoctor.diagnosis import Advice, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY
+from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.input import no_more_workers, worker_fixes
 from perfdoctor.rules.rule import Rule, times_rarer

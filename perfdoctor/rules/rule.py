@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, Message, advise, say
+from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, advise
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.gains import freed, with_gain
 

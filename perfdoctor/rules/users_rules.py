@@ -11,7 +11,8 @@ from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Finding, NotExamined, say
+from perfdoctor.diagnosis import Finding, NotExamined
+from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 
 GROUP = "perfdoctor.rules"

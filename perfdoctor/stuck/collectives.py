@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfdoctor.knowledge.flight_recorder import SIZES_MAY_DIFFER
 from perfdoctor.results import stuck as kinds
-from perfdoctor.stuck.dumps import Call, Dump, members_of
+from perfdoctor.stuck.dumps import CollectiveCall, Dump, members_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _waited_for(dump: Dump, dumps: Mapping[int, Dump], world: int) -> Iterator[i
                 yield peer
 
 
-def _answers(call: Call, dump: Dump, other: Dump, number: int) -> bool:
+def _answers(call: CollectiveCall, dump: Dump, other: Dump, number: int) -> bool:
     """Whether the rank at the other end of a message has sent as often as it is received from, or the reverse.
 
     Args:
@@ -80,14 +80,14 @@ def _that_differ(dumps: Mapping[int, Dump], world: int) -> tuple[int, ...]:
     for group, sequence in dict.fromkeys((call.group, call.sequence) for call in opened):
         members = [rank for rank in members_of(group, dumps, world) if rank in dumps]
         calls = {rank: found for rank in members if (found := dumps[rank].find(group, sequence)) is not None}
-        looks = Counter(map(_look, calls.values()))
-        if len(looks) > 1:
-            usual, count = looks.most_common(1)[0]
-            odd = tuple(rank for rank, one in calls.items() if _look(one) != usual)
+        shapes = Counter(map(_shape, calls.values()))
+        if len(shapes) > 1:
+            usual, count = shapes.most_common(1)[0]
+            odd = tuple(rank for rank, one in calls.items() if _shape(one) != usual)
             return odd if 2 * count > len(calls) else tuple(calls)
     return ()
 
 
-def _look(call: Call) -> tuple[object, ...]:
+def _shape(call: CollectiveCall) -> tuple[object, ...]:
     """What has to be the same on all ranks."""
     return call.name, call.types, () if call.name in SIZES_MAY_DIFFER else call.sizes

@@ -30,7 +30,7 @@ class DumpError(Exception):
     """A file is no dump of the Flight Recorder, or is damaged."""
 
 
-class Call(NamedTuple):
+class CollectiveCall(NamedTuple):
     """A collective, or a message to another rank, as one rank has called it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Call(NamedTuple):
     ended: bool
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """A process group.
 
     Attributes:
@@ -82,12 +82,12 @@ class Dump:
 
     rank: int
     written_ns: int
-    groups: Mapping[str, Group]
-    calls: Sequence[Call]
+    groups: Mapping[str, ProcessGroup]
+    calls: Sequence[CollectiveCall]
 
-    def open_calls(self) -> list[Call]:
+    def open_calls(self) -> list[CollectiveCall]:
         """The first call of each group, and of each message's peer, that has not ended."""
-        first: dict[tuple[str, int | None], Call] = {}
+        first: dict[tuple[str, int | None], CollectiveCall] = {}
         for call in self.calls:
             if not call.ended:
                 first.setdefault((call.group, call.peer), call)
@@ -97,12 +97,12 @@ class Dump:
         """Number of the last collective of a group that was called; 0 if none was."""
         return self._last.get(group, 0)
 
-    def find(self, group: str, sequence: int) -> Call | None:
+    def find(self, group: str, sequence: int) -> CollectiveCall | None:
         """The collective of that number in a group; None where it was not called, or is forgotten."""
         return self._collectives.get((group, sequence))
 
     @cached_property
-    def _collectives(self) -> dict[tuple[str, int], Call]:
+    def _collectives(self) -> dict[tuple[str, int], CollectiveCall]:
         return {(call.group, call.sequence): call for call in reversed(self.calls) if call.peer is None}
 
     @cached_property
@@ -136,7 +136,7 @@ def read_dump(rank: int, written_ns: int, data: bytes) -> Dump:
         groups = dict(_groups(found.get("pg_config") or {}))
         for entry in entries:
             name, described = entry["process_group"]
-            groups.setdefault(str(name), Group(str(described), ()))
+            groups.setdefault(str(name), ProcessGroup(str(described), ()))
         entries.sort(key=lambda entry: int(entry["record_id"]))
         return Dump(rank, written_ns, groups, [_call(entry) for entry in entries])
     except DumpError:
@@ -145,18 +145,18 @@ def read_dump(rank: int, written_ns: int, data: bytes) -> Dump:
         raise DumpError(f"it is damaged: {type(error).__name__} {error}"[:200]) from None
 
 
-def _groups(found: Mapping[str, Mapping[str, str]]) -> Iterable[tuple[str, Group]]:
+def _groups(found: Mapping[str, Mapping[str, str]]) -> Iterable[tuple[str, ProcessGroup]]:
     for name, group in found.items():
         ranks = ast.literal_eval(group["ranks"])
         if ranks:
-            yield str(name), Group(str(group.get("desc", "")), tuple(sorted(map(int, ranks))))
+            yield str(name), ProcessGroup(str(group.get("desc", "")), tuple(sorted(map(int, ranks))))
 
 
-def _call(entry: Mapping[str, Any]) -> Call:
+def _call(entry: Mapping[str, Any]) -> CollectiveCall:
     _, _, called = str(entry["profiling_name"]).partition(":")
     name, _, ends = called.partition(" ")
     message = bool(entry.get("is_p2p"))
-    return Call(
+    return CollectiveCall(
         group=str(entry["process_group"][0]),
         sequence=int(entry["p2p_seq_id" if message else "collective_seq_id"]),
         name=name,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from perfdoctor.diagnosis import say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import AWAITS_PROCESSES
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import Halt, Stuck
@@ -18,7 +18,7 @@ from perfdoctor.stuck.collectives import compare
 from perfdoctor.stuck.dumps import Dump
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.halts import COLLECTIVE, FOR_RANKS, LOADER, halt_of
-from perfdoctor.stuck.processes import OnHost, Ranks, below, find_ranks
+from perfdoctor.stuck.processes import OnHost, WatchedRanks, below, find_ranks
 from perfdoctor.stuck.progress import moves
 from perfdoctor.stuck.recorded_calls import dumps_that_hold, with_call
 from perfdoctor.stuck.standing import Span, Standing, read_standing
@@ -37,7 +37,7 @@ _MAY_END = (
 )  # fmt: skip
 # What dumps say where all ranks are in calls, but not in those that go together.
 _OTHER_CALLS = (kinds.MISMATCH, kinds.RANK_ELSEWHERE)
-_LONGEST_CHAIN = 8
+_LONGEST_CHAIN = 8  # processes, each waiting for the next; judgement: a report names each
 
 
 def find_stuck(hosts: Mapping[str, JobTimeline]) -> Stuck | None:
@@ -50,7 +50,7 @@ def find_stuck(hosts: Mapping[str, JobTimeline]) -> Stuck | None:
 
 
 def surely_stuck(still: Stuck | None, hosts: Mapping[str, JobTimeline]) -> Stuck | None:
-    """What stands still, if it is told from a slow step: it cannot end by itself, or was watched for long enough."""
+    """What stands still, if it is no slow step: it cannot end by itself, or was watched for long enough."""
     start, end = _watched_on_all(hosts)
     sure = still is not None and (still.kind in _ENDLESS or end - start >= thresholds.STILL_S * NS_PER_S)
     return still if sure else None
@@ -80,7 +80,7 @@ class _Following:
         span: at its end, over which to look for movement.
     """
 
-    def __init__(self, hosts: Mapping[str, JobTimeline], ranks: Ranks, span: Span) -> None:
+    def __init__(self, hosts: Mapping[str, JobTimeline], ranks: WatchedRanks, span: Span) -> None:
         self._hosts, self._ranks, self._span = hosts, ranks, span
         self._rank_of = {(one.host, one.process.pid): rank for rank, one in ranks.by_rank.items()}
         self._standings: dict[OnHost, Standing] = {}
@@ -131,8 +131,8 @@ class _Following:
             return self._told(kinds.MISSING_RANK, missing[0] if len(missing) == 1 else None, missing, (), halts)
         if unwatched := self._ranks.unwatched:
             return self._told(kinds.UNWATCHED_RANK, None, unwatched, (), halts)
-        if (told := compare(self._dumps, len(by_rank))) is not None and told.kind in _OTHER_CALLS:
-            return self._mismatch(by_rank, told.ranks)
+        if (differing := compare(self._dumps, len(by_rank))) is not None and differing.kind in _OTHER_CALLS:
+            return self._mismatch(by_rank, differing.ranks)
         if any(map(self._waits_for_gpu, self._ranks.by_rank.values())):
             return self._told(kinds.GPU_WAIT, None, (), halts[:1], halts[1:])
         calls = {rank: (halt.collective, _without_folder(halt.line)) for rank, halt in by_rank.items()}

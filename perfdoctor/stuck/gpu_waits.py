@@ -1,9 +1,9 @@
 """Whether a rank waits for its GPU, and the GPU does what it does in a collective that does not end.
 
-A host that waits for its GPU spins in the driver, and seems to work. A healthy job does so as well, for most of its
-time. What tells a hang apart is that nothing else is seen, not once: one stack, code of the driver only, a GPU that is
-busy at the power of a collective that waits, and links that carry nothing. Built from published facts, and never tried
-on a GPU.
+A host that waits for its GPU spins in the driver, and seems to work. A job that goes on does so as well, for most of
+its time. What distinguishes a hang is that nothing else is seen, not once: one stack, code of the driver only, a GPU
+that is busy at the power of a collective that waits, and links that carry nothing. Built from published facts, and
+never tried on a GPU.
 """
 
 from __future__ import annotations

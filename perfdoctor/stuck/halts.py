@@ -1,6 +1,6 @@
 """In what a process sits that does not move: an ordered list of classifiers of its standing, the first answer wins.
 
-What waits for others of the job, for ranks, workers or children, is told apart from what waits for nobody of it.
+What waits for others of the job, for ranks, workers or children, is kept apart from what waits for nobody of it.
 """
 
 from __future__ import annotations

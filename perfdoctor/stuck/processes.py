@@ -23,7 +23,7 @@ class OnHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class WatchedRanks:
     """The ranks of a job, as far as they were watched.
 
     Attributes:
@@ -37,7 +37,7 @@ class Ranks:
     unwatched: tuple[int, ...]
 
 
-def find_ranks(hosts: Mapping[str, JobTimeline]) -> Ranks:
+def find_ranks(hosts: Mapping[str, JobTimeline]) -> WatchedRanks:
     """The ranks of a job on all hosts that were watched; none where two hosts claim the same one.
 
     Args:
@@ -47,22 +47,22 @@ def find_ranks(hosts: Mapping[str, JobTimeline]) -> Ranks:
     belong: set[int] = set()
     world = 0
     for host, job in hosts.items():
-        here, told = _ranks_on(job)
+        here, all_ranks = _ranks_on(job)
         if not by_rank.keys().isdisjoint(here):
-            return Ranks({}, (), ())
+            return WatchedRanks({}, (), ())
         by_rank.update({rank: OnHost(host, process) for rank, process in here.items()})
         variables = {rank: variables_of(job.recording.processes[one.pid]) for rank, one in here.items()}
-        world = max(world, len(by_rank), told)
+        world = max(world, len(by_rank), all_ranks)
         belong |= _belong_on(variables, world)
     absent = set(range(world)) - by_rank.keys()
     in_order = {rank: by_rank[rank] for rank in sorted(by_rank)}
-    return Ranks(in_order, tuple(sorted(absent & belong)), tuple(sorted(absent - belong)))
+    return WatchedRanks(in_order, tuple(sorted(absent & belong)), tuple(sorted(absent - belong)))
 
 
 def _ranks_on(job: JobTimeline) -> tuple[dict[int, Process], int]:
     """The processes that train, and those that were started beside them and stand where no training shows.
 
-    And how many ranks the whole job has, as far as a launcher told it.
+    And how many ranks the whole job has, as far as a launcher has said so.
     """
     roles = job.processes
     alive = [process for process in roles.by_pid.values() if process.ended_ns is None]

@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 
-from perfdoctor.diagnosis import say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.flight_recorder import ALL_RANKS
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.schema import FlightDump
 from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import Halt, Stuck
 from perfdoctor.stuck.collectives import compare
-from perfdoctor.stuck.dumps import Call, Dump, DumpError, read_dump
+from perfdoctor.stuck.dumps import CollectiveCall, Dump, DumpError, read_dump
 from perfdoctor.stuck.halts import COLLECTIVE
 
 _UNNAMED = ("", "undefined")
@@ -104,14 +104,14 @@ def _halt(dump: Dump) -> Halt:
     return halt if last is None else replace(_called(halt, last, dump), line=last.line)
 
 
-def _called(halt: Halt, call: Call, dump: Dump) -> Halt:
+def _called(halt: Halt, call: CollectiveCall, dump: Dump) -> Halt:
     description = dump.groups[call.group].description
     group = "" if description == ALL_RANKS else call.group if description in _UNNAMED else description
     tensors = ", ".join(f"{kind} {size}" for kind, size in zip(call.types, call.sizes, strict=False))
     return replace(halt, collective=call.name, sequence=call.sequence, group=group, tensors=tensors)
 
 
-def _first_open(dump: Dump) -> Call | None:
+def _first_open(dump: Dump) -> CollectiveCall | None:
     return min(dump.open_calls(), key=lambda call: call.created_ns, default=None)
 
 

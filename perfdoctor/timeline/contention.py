@@ -18,7 +18,7 @@ from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.readings import Counters
 from perfdoctor.timeline.stand_ins import ENOUGH
-from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, ThreadState
+from perfdoctor.timeline.threads import Floats, JobThreads, ThreadSeries, ThreadState
 
 Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
 """A thread that trains: a trainer's main one, or autograd's; one of its intra-op thread pool; a supplier of input (a
@@ -29,7 +29,7 @@ only holds the GIL; one that moves and adds up what ranks exchange; or another."
 class ThreadKinds:
     """What each thread of the job is to the trainer that it shares cores with."""
 
-    def __init__(self, threads: Threads, processes: ProcessRoles, gil: Gil, locator: Locator) -> None:
+    def __init__(self, threads: JobThreads, processes: ProcessRoles, gil: Gil, locator: Locator) -> None:
         self._threads, self._processes, self._gil, self._locator = threads, processes, gil, locator
         self._kinds: dict[int, Kind] = {}
         self._pools: dict[int, list[ThreadSeries]] = {}
@@ -120,6 +120,7 @@ _CAUSES = {
     "collective": BANDWIDTH,
     "other": CONTENTION,
 }
+# How busy threads are is asked ten times a second, each time over half as long again; judgement.
 _BUCKET_NS = NS_PER_S // 10
 _SPAN_NS = 3 * NS_PER_S // 20
 
@@ -136,7 +137,7 @@ class CpuContention:
 
     def __init__(
         self,
-        threads: Threads,
+        threads: JobThreads,
         processes: ProcessRoles,
         kinds: ThreadKinds,
         counters: Counters,
@@ -244,7 +245,7 @@ class Locks:
         cores: how many the job may use.
     """
 
-    def __init__(self, threads: Threads, processes: ProcessRoles, locator: Locator, cores: float) -> None:
+    def __init__(self, threads: JobThreads, processes: ProcessRoles, locator: Locator, cores: float) -> None:
         self._threads, self._processes, self._locator, self._cores = threads, processes, locator, cores
         self._known: dict[tuple[int, int], float] = {}
 

@@ -11,7 +11,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import InterpreterSample, PythonThread
-from perfdoctor.timeline.threads import Threads
+from perfdoctor.timeline.threads import JobThreads
 
 # A sample shows instants within this time of it.
 _REACH_NS = int(thresholds.GIL_REACH_S * NS_PER_S)
@@ -38,7 +38,7 @@ class InterpreterSamples(NamedTuple):
         return cls(*recording.columns(InterpreterSample, "time_ns", "pid", "gil_tid", "collecting"))
 
 
-class _Seen(NamedTuple):
+class _InterpreterState(NamedTuple):
     """One sample of an interpreter."""
 
     time_ns: int
@@ -46,7 +46,7 @@ class _Seen(NamedTuple):
     collecting: int | None
 
 
-class _Process:
+class _InterpreterSamples:
     """The samples of one process's interpreter."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class Gil:
 
     def __init__(
         self,
-        threads: Threads,
+        threads: JobThreads,
         python_threads: Iterable[PythonThread],
         samples: InterpreterSamples,
         span: tuple[int, int],
     ) -> None:
         self._threads, self._span = threads, span
-        self._processes: defaultdict[int, _Process] = defaultdict(_Process)
+        self._processes: defaultdict[int, _InterpreterSamples] = defaultdict(_InterpreterSamples)
         self._held: Counter[tuple[int, int]] = Counter()
         self._known: Counter[int] = Counter()
         self._python: dict[int, set[int]] = {}
@@ -99,7 +99,7 @@ class Gil:
         self._contended: dict[int, bool] = {}
         for thread in python_threads:
             self._idents[thread.tid] = thread.ident
-            self._names[thread.tid] = thread.name or self._names.get(thread.tid, "")  # not every look shows it
+            self._names[thread.tid] = thread.name or self._names.get(thread.tid, "")  # not every sample shows it
             self._python.setdefault(thread.pid, set()).add(thread.tid)
         for time_ns, pid, holder, collecting in zip(*samples, strict=True):
             process = self._processes[pid]
@@ -162,13 +162,13 @@ class Gil:
         found = self._nearest(pid, time_ns)
         return found is not None and bool(found.collecting)
 
-    def _nearest(self, pid: int, time_ns: int) -> _Seen | None:
+    def _nearest(self, pid: int, time_ns: int) -> _InterpreterState | None:
         """The sample of a process's interpreter that shows an instant; None if none does."""
         process = self._processes.get(pid)
         index = None if process is None else process.nearest(time_ns)
         if process is None or index is None:
             return None
-        return _Seen(process.times_ns[index], process.holders[index], process.collecting[index])
+        return _InterpreterState(process.times_ns[index], process.holders[index], process.collecting[index])
 
     def python_threads(self, pid: int) -> set[int]:
         """Threads that run Python code: py-spy named them, or they were seen to hold the GIL."""

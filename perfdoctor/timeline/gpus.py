@@ -90,7 +90,7 @@ class Gpus:
 def _shown(gpus: Sequence[str], variables: Mapping[str, str], readings: Readings) -> tuple[str, ...]:
     """Those of some GPUs that a process's environment leaves it, in its order; none where it does not say.
 
-    Numbers are CUDA's, which are the driver's where all GPUs are alike or it is told to count so; else the fastest one
+    Numbers are CUDA's, which are the driver's where all GPUs are alike or it is set to count so; else the fastest one
     comes first. Of instances of partitioned GPUs only their names are sure. Of ROCm's lists one may count on from
     another: several that differ say nothing.
     """

@@ -32,9 +32,8 @@ from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
-from perfdoctor.timeline.threads import Threads, ThreadState
-from perfdoctor.timeline.training_span import training_span
-from perfdoctor.timeline.training_threads import training_threads
+from perfdoctor.timeline.threads import JobThreads, ThreadState
+from perfdoctor.timeline.training import training_span, training_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class JobTimeline:
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)
-        self.threads = Threads(recording, self.gpus.processes, main_threads, started)
+        self.threads = JobThreads(recording, self.gpus.processes, main_threads, started)
         self.waits = {row.pid: row for row in rows(WaitSeen)}
         self.flight_dumps = rows(FlightDump)
         self.code = _of_main_threads(code, self.threads)
@@ -209,7 +208,7 @@ def find_serving(facts: Mapping[tuple[str, str], str]) -> dict[int, tuple[int, s
     return {int(subject[4:]): (pid, facts.get((subject, CHANNEL), "")) for subject, pid in served.items()}
 
 
-def _of_main_threads(samples: CodeSamples, threads: Threads) -> CodeSamples:
+def _of_main_threads(samples: CodeSamples, threads: JobThreads) -> CodeSamples:
     """Samples of main threads under the ids of their processes; autograd's threads do their work."""
     moved = {thread.tid: pid for pid in threads.pids for thread in threads.autograd(pid)}
     moved |= {tid: pid for pid in threads.pids if (tid := threads.main_tid(pid)) != pid}

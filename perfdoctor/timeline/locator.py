@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,11 +16,18 @@ from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import Segment
-from perfdoctor.timeline.spans import Spans, is_within
 from perfdoctor.timeline.stack_states import StackStates
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
-from perfdoctor.timeline.threads import Threads, ThreadSeries, ThreadState
+from perfdoctor.timeline.threads import JobThreads, ThreadSeries, ThreadState
+
+Spans = Sequence[tuple[int, int]]
+
+
+def is_within(spans: Spans, time_ns: int) -> bool:
+    """Whether an instant lies in one of them: at its begin or later, and before its end."""
+    number = bisect_right(spans, time_ns, key=lambda span: span[0]) - 1
+    return number >= 0 and time_ns < spans[number][1]
 
 
 class Locator:
@@ -43,7 +51,7 @@ class Locator:
         steps: Mapping[int, Steps],
         gil: Gil,
         *,
-        threads: Threads,
+        threads: JobThreads,
         in_collectives: frozenset[int],
     ) -> None:
         self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil

@@ -19,7 +19,7 @@ class CodeSamples:
     Attributes:
         times_ns: when each was taken.
         tids: of which thread.
-        kinds: as ``perfdoctor.knowledge.symbols`` tells it, a ``CodeKind`` each.
+        kinds: as ``perfdoctor.knowledge.symbols`` classifies it, a ``CodeKind`` each.
     """
 
     times_ns: npt.NDArray[np.int64]

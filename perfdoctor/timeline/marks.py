@@ -16,9 +16,9 @@ Times = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Bits of the values of marks, as ``perfdoctor.probes.inside.wrappers`` sets them.
+# Bits of the values of marks, as ``perfdoctor.probes.inside.wrappers`` sets them: of forward passes, and of loaders.
 GRAD, TRAINING = 1, 2
-WORKERS, EXHAUSTED = 1, 2
+WORKERS, EXHAUSTED = 1, 2  # likewise
 OWN = "own: "
 DEVICE = "device "
 SERIALISED = "serialised"
@@ -28,7 +28,7 @@ TRANSFER = "transfer"
 _DETAILS = {"loader start": "loader start", "gradient sync": "collective"}
 
 
-class Part(NamedTuple):
+class MarkedPart(NamedTuple):
     """What a thread does in a stretch of its time.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A stretch of the marked thread's time in one part of a step; the other fields are those of a ``Part``."""
+    """A stretch of the marked thread's time in one part of a step; the other fields are those of a ``MarkedPart``."""
 
     start_ns: int
     end_ns: int
@@ -69,7 +69,7 @@ class Segments(Sequence[Segment]):
     """
 
     def __init__(
-        self, borders_ns: Times | None = None, numbers: Numbers | None = None, parts: Sequence[Part] = ()
+        self, borders_ns: Times | None = None, numbers: Numbers | None = None, parts: Sequence[MarkedPart] = ()
     ) -> None:
         none = np.empty(0, dtype=np.int64)
         borders_ns = none if borders_ns is None else borders_ns
@@ -234,32 +234,32 @@ class _Parts(NamedTuple):
     """The parts that end at some marks, by number."""
 
     numbers: Numbers
-    parts: Sequence[Part]
+    parts: Sequence[MarkedPart]
 
 
 def _walk(track: _Track) -> tuple[_Parts, npt.NDArray[np.object_]]:
     """Goes along the marks, and knows in which calls the thread is.
 
-    Steps are alike: which calls are open takes few values, and what a border tells in each of them is concluded once.
+    Steps are alike: which calls are open takes few values, and what a border means in each of them is concluded once.
 
     Returns:
-        For each mark which part of a step ends there, and what it tells about steps; "" for nothing.
+        For each mark which part of a step ends there, and what it says about steps; "" for nothing.
     """
     outside, inside = _Open(), _Open(in_scope=True)
-    numbers: dict[tuple[Part, str], int] = {}
+    numbers: dict[tuple[MarkedPart, str], int] = {}
 
     def learn(here: _Open, number: int) -> tuple[int, _Open]:
         border = track.borders[number]
         there, ended = here.passed(border, outside, inside)
-        told = here.part(border), _event(border, ended)
-        here.known[number] = numbers.setdefault(told, len(numbers)), there
+        meaning = here.part(border), _event(border, ended)
+        here.known[number] = numbers.setdefault(meaning, len(numbers)), there
         return here.known[number]
 
     here = outside
     passed = []
     for number in track.numbers.tolist():
-        told, here = here.known.get(number) or learn(here, number)
-        passed.append(told)
+        meaning, here = here.known.get(number) or learn(here, number)
+        passed.append(meaning)
     told_by = np.array(passed, dtype=np.int64)
     events = np.array([event for _, event in numbers], dtype=object)
     return _Parts(told_by, [part for part, _ in numbers]), events[told_by]
@@ -272,7 +272,7 @@ class _Open:
         call: as it was marked; None outside of all.
         around: the call that this one lies in.
         in_scope: it lies inside the user's ``with``.
-        known: by the number of a border what that tells here, and what is open behind it.
+        known: by the number of a border what that means here, and what is open behind it.
     """
 
     def __init__(self, call: Border | None = None, around: _Open | None = None, *, in_scope: bool = False) -> None:
@@ -296,10 +296,10 @@ class _Open:
                     return one.around, one.call
         return self, None
 
-    def part(self, end: Border) -> Part:
+    def part(self, end: Border) -> MarkedPart:
         """What the thread did until a border."""
         if self.call is None or self.call[1] == "closure":
-            return Part("other", "other", marked=False, inside=self.in_scope)
+            return MarkedPart("other", "other", marked=False, inside=self.in_scope)
         what, value = self._innermost()
         detail = _DETAILS.get(what, "")
         if what in ("data", "loader start"):
@@ -312,7 +312,7 @@ class _Open:
         else:
             phase = "other" if what.startswith(OWN) or what == TRANSFER else what
         name = what.removeprefix(OWN) if phase == "other" else phase
-        return Part(phase, name, detail, marked=phase != "other", inside=self.in_scope)
+        return MarkedPart(phase, name, detail, marked=phase != "other", inside=self.in_scope)
 
     def _innermost(self) -> tuple[str, int]:
         """What the thread is in, and the value of its mark: what a model or a loader moves is its own part."""
@@ -333,7 +333,7 @@ class _Open:
 
 
 def _event(border: Border, ended: Border | None) -> str:
-    """What a mark tells about steps, and the call that ended there if one did; "" for nothing."""
+    """What a mark says about steps, and the call that ended there if one did; "" for nothing."""
     edge, what, value = border
     if what in ("scope", "observed", "step"):
         leave = "leave loop" if value else "leave"

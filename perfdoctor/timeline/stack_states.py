@@ -22,7 +22,7 @@ _RUNNABLE = "R"
 
 
 class StackStates:
-    """Learns from looks at a stack and at a state at almost the same time.
+    """Learns from samples of a stack and of a state at almost the same time.
 
     Args:
         threads: their stacks and their states; ranks run the same code, so that all of them say something of a stack.
@@ -48,7 +48,7 @@ class StackStates:
     def is_usual(self, stack: int, state: ThreadState, holds_gil: bool | None) -> bool:
         """Whether a state is not one in which threads were hardly ever seen at a stack.
 
-        Whether a thread runs at a line at all, and whether it sleeps there, shows in a few looks. Who mostly runs
+        Whether a thread runs at a line at all, and whether it sleeps there, shows in a few samples. Who mostly runs
         somewhere may still wait for a lock, a disk or other threads now and then, which takes more of them.
 
         Args:
@@ -66,9 +66,9 @@ class StackStates:
         return _part(self._locked[stack, holds_gil], either) >= thresholds.UNUSUAL_WAIT
 
 
-def _part(seen: float, looks: float) -> float:
-    """Half a look is added (Jeffreys' prior): what was not seen in few looks may well be there."""
-    return (seen + 0.5) / (looks + 1)
+def _part(seen: float, samples: float) -> float:
+    """Half a sample is added (Jeffreys' prior): what was not seen in few samples may well be there."""
+    return (seen + 0.5) / (samples + 1)
 
 
 def _kind(state: str, syscall: str | None) -> str:

@@ -24,7 +24,7 @@ from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
-from perfdoctor.recording.stack_changes import SeenStack, stack_changes
+from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, backward_lines, locate, with_loop_positions
 from perfdoctor.timeline.evaluation import with_evaluation

@@ -255,7 +255,7 @@ class ThreadSeries:
         return float(run[chosen].sum()) / length, float(delay[chosen].sum()) / length
 
 
-class Threads:
+class JobThreads:
     """The series of all threads of the job.
 
     Args:

@@ -34,7 +34,7 @@ from perfdoctor.traces.device import DeviceTime, Gaps, IdleReason, classify_work
 from perfdoctor.traces.host import Host, HostActivity
 from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, sum_up
 from perfdoctor.traces.model import UNKNOWN, Int8s, Int64s, Trace, find_launches
-from perfdoctor.traces.steps import Window, find_window
+from perfdoctor.traces.steps import TraceWindow, find_window
 
 CAUSE_OF_WORK = {
     Work.ARITHMETIC: GPU_COMPUTE,
@@ -79,7 +79,7 @@ class RankAccount:
     """
 
     trace: Trace
-    window: Window
+    window: TraceWindow
     host: Host
     work: Int8s
     devices: list[DeviceTime] = field(default_factory=list)
@@ -215,7 +215,7 @@ def _recurs(spent: Floats) -> bool:
     return len(spent) > 1 and (2 * first > len(spent) or bool(spent[first:].sum() > spent[:first].sum()))
 
 
-def slice_edges(window: Window) -> Int64s:
+def slice_edges(window: TraceWindow) -> Int64s:
     """Where the slices of a window begin and end."""
     return np.linspace(window.start, window.end, SLICES + 1).astype(np.int64)
 
@@ -265,7 +265,9 @@ _CAUSE = {
 }
 
 
-def split_host(trace: Trace, host: Host, operators: Nesting, window: Window, *, compiling: str) -> dict[str, Intervals]:
+def split_host(
+    trace: Trace, host: Host, operators: Nesting, window: TraceWindow, *, compiling: str
+) -> dict[str, Intervals]:
     """Cause to the times of the window that go to it: disjoint, and without a rest.
 
     Args:

@@ -21,7 +21,7 @@ def why_silent(account: RankAccount) -> str:
     if not len(trace.device):
         unknown = unknown_device(trace)
         if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
-            return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did cannot be told."
+            return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did is not known."
         if trace.devices or len(trace.calls):
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
     if account.window.length < thresholds.SHORTEST_TRACE_NS:

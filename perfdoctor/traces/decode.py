@@ -207,7 +207,7 @@ except ImportError:  # not built for this machine
 
 _DAMAGED_GZIP: tuple[type[Exception], ...] = (zlib.error, isal_zlib.error)
 _GZIP = b"\x1f\x8b"
-_PACKED_PIECE = 1 << 14
+_PACKED_PIECE = 1 << 14  # bytes that are read at a time
 # Gzip packs traces 10 to 30 times; without a limit one packed piece could become a thousand times as large.
 UNPACKED_PIECE = 1 << 17
 _GZIP_WINDOW = 31  # zlib's number for a gzip header and the largest window

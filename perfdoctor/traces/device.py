@@ -30,7 +30,7 @@ from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.host import Host, HostActivity
 from perfdoctor.traces.intervals import Floats, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Int64s, Trace, distinct, is_among
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
 
 def classify_work(trace: Trace) -> Int8s:
@@ -83,14 +83,14 @@ class DeviceTime:
     hidden_communication: int
 
 
-def split_devices(trace: Trace, work: Int8s, window: Window) -> list[DeviceTime]:
+def split_devices(trace: Trace, work: Int8s, window: TraceWindow) -> list[DeviceTime]:
     """The split of each device that did anything in the window."""
     devices = distinct(trace.device.device)
     found = [_split(trace, work, window, int(device)) for device in devices]
     return [one for one in found if len(one.busy)]
 
 
-def _split(trace: Trace, work: Int8s, window: Window, device: int) -> DeviceTime:
+def _split(trace: Trace, work: Int8s, window: TraceWindow, device: int) -> DeviceTime:
     start = np.clip(trace.device.start, window.start, window.end)
     end = np.clip(trace.device.end, window.start, window.end)
     here = trace.device.device == device

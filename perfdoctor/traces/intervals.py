@@ -122,7 +122,7 @@ def sum_up(start: Int64s, end: Int64s, amounts: Floats) -> tuple[Int64s, Floats]
     return edges[order], np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
 
 
-NONE = -1
+NONE = -1  # stands for the number of an interval where there is none
 
 
 class Nesting:

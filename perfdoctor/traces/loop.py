@@ -44,12 +44,12 @@ class Doing(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class WholeSteps:
     """The whole steps of a rank.
 
     Attributes:
         lengths: of each, in nanoseconds; empty where the trace has none.
-        marked: the profiler was told where they end.
+        marked: the script told the profiler where they end.
         phases: phase to nanoseconds of the main thread in each step; they sum to the lengths.
         on_device: phase to nanoseconds of a step in which devices work on what was launched in it, as a mean over
             steps and devices; empty without devices.
@@ -76,13 +76,13 @@ class Loop:
         return found
 
 
-def find_loop(account: RankAccount, lines: SourceLines) -> Loop:
+def find_loop(account: RankAccount, lines: SourceLines) -> WholeSteps:
     """The whole steps of a rank, as marked or as found."""
     runs = _find_runs(account.host)
     marked = np.array(account.window.steps, dtype=np.int64).reshape(-1, 2)
     steps = marked if len(marked) else _find_steps(account.trace, runs)
     if not len(steps):
-        return Loop()
+        return WholeSteps()
     start, end = steps[:, 0], steps[:, 1]
     whole = Intervals.union(start, end)
     phases = runs.phases()
@@ -90,7 +90,7 @@ def find_loop(account: RankAccount, lines: SourceLines) -> Loop:
     for name in (DATA, FORWARD, BACKWARD, OPTIMIZER):
         phases[OTHER] -= phases[name]
     spent = sorted(lines.spent(account.host.on_main, whole).items(), key=lambda item: -item[1])
-    return Loop(
+    return WholeSteps(
         lengths=end - start,
         marked=bool(len(marked)),
         phases={name: within for name, times in phases.items() if (within := times.within(start, end)).any()},

@@ -17,7 +17,7 @@ Int32s = npt.NDArray[np.int32]
 Int8s = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
-UNKNOWN = -1
+UNKNOWN = -1  # where a trace does not say
 
 
 class DeviceKind(IntEnum):
@@ -181,7 +181,6 @@ class Trace:
     unknown_categories: Mapping[str, int] = field(default_factory=dict)
     rank: int | None = None
     world: int | None = None
-    backend: str = ""
     host_name: str = ""
     origin_ns: int | None = None
     notes: tuple[str, ...] = ()

@@ -25,10 +25,10 @@ from perfdoctor.traces.host import HostActivity
 from perfdoctor.traces.interference import measure_beside_collectives
 from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
-from perfdoctor.traces.loop import Loop, find_loop
+from perfdoctor.traces.loop import WholeSteps, find_loop
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Rank:
         origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
-        parallel: how the ranks share the model, as in ``perfdoctor.metrics.settings``; "" if nothing tells.
+        parallel: how the ranks share the model, as in ``perfdoctor.metrics.settings``; "" if nothing shows it.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.
@@ -58,7 +58,7 @@ class Rank:
     source: str
     number: int | None
     events: int
-    window: Window
+    window: TraceWindow
     slices: list[Amounts[str]]
     collectives: Collectives
     world: int | None = None
@@ -74,7 +74,7 @@ class Rank:
     kernels: Mapping[str, Amounts[str]] = field(default_factory=dict)
     same_kernels: KernelTimes = field(default_factory=dict)
     call_sites: CallSites = field(default_factory=CallSites)
-    loop: Loop = field(default_factory=Loop)
+    loop: WholeSteps = field(default_factory=WholeSteps)
     roofline: Roofline = field(default_factory=Roofline)
     content: str = ""
     unexplained: str = ""

@@ -14,13 +14,13 @@ import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
-from perfdoctor.diagnosis import Evidence, NotExamined, say
+from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts, sum_by_place
-from perfdoctor.timeline.missing_ranks import missing_ranks
-from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.processes import Process, missing_ranks
 from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.communication import SPLIT, is_short

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.file_format import is_recording
 from perfdoctor.traces.columns import Columns
@@ -89,7 +89,6 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         unknown_categories=dict(columns.unknown_categories),
         rank=_count(distributed.get("rank")),
         world=_count(distributed.get("world_size")),
-        backend=str(distributed.get("backend") or ""),
         host_name=document.host if isinstance(document.host, str) else "",
         origin_ns=_origin(origin, document),
         notes=(*notes, *_complaints(columns, pieces)),

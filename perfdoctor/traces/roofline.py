@@ -99,7 +99,7 @@ def compare_with_peak(account: RankAccount) -> Roofline:
 
 
 def _missing(why: str, enable: str) -> NotExamined:
-    return NotExamined("roofline", f"How near operators come to the GPU's peak is not told: {why}.", enable)
+    return NotExamined("roofline", f"How near operators come to the GPU's peak is not reported: {why}.", enable)
 
 
 # Operator and inputs, by their numbers in the trace, and the precision of the kernels.

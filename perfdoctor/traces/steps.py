@@ -11,7 +11,7 @@ from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TraceWindow:
     """The time that is accounted for.
 
     Attributes:
@@ -30,7 +30,7 @@ class Window:
         return self.end - self.start
 
 
-def find_window(trace: Trace) -> Window:
+def find_window(trace: Trace) -> TraceWindow:
     """The steps, from the first one's start to the end of what the last one did and launched.
 
     The profiler itself works at the end of the last step; what lies behind all activity is its own. Without steps it is
@@ -40,15 +40,15 @@ def find_window(trace: Trace) -> Window:
     steps, numbers = tuple(numbered), tuple(numbered.values())
     if not steps:
         if len(trace.device):
-            return Window(_after_unseen_queue(trace), int(trace.device.end.max()))
+            return TraceWindow(_after_unseen_queue(trace), int(trace.device.end.max()))
         table = trace.host if len(trace.host) else trace.calls
-        return Window(int(table.start.min()), int(table.end.max())) if len(table) else Window(0, 0)
+        return TraceWindow(int(table.start.min()), int(table.end.max())) if len(table) else TraceWindow(0, 0)
     start, end = steps[0][0], max(step[1] for step in steps)
     launched = is_among(trace.device.correlation, _launched(trace, start, end))
     if not launched.any():
-        return Window(start, end, steps, numbers)
+        return TraceWindow(start, end, steps, numbers)
     last = max(int(trace.device.end[launched].max()), _last_operator(trace, start, end))
-    return Window(_after_unseen_work(trace, launched, start), last, steps, numbers)
+    return TraceWindow(_after_unseen_work(trace, launched, start), last, steps, numbers)
 
 
 def _last_operator(trace: Trace, start: int, end: int) -> int:

@@ -1,13 +1,15 @@
-"""Comparing runs: where a job becomes steady, and how much faster one kind of run is than another."""
+"""Comparing runs: where a job becomes steady, how much faster one kind of run is, and whether it trains the same."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
+from itertools import combinations
 
 from perfdoctor.compare.estimates import difference, mean
 from perfdoctor.knowledge import thresholds
-from perfdoctor.results.treatment import Outcome, Speedup
+from perfdoctor.results.treatment import Outcome, Speedup, Training
 
 
 def steady_from(times: Sequence[float]) -> int:
@@ -54,3 +56,48 @@ def judge(measured: Speedup) -> Outcome:
     if measured.low > 1 / thresholds.NO_DIFFERENCE and measured.high < thresholds.NO_DIFFERENCE:
         return Outcome.SAME
     return Outcome.UNDECIDED
+
+
+def compare_losses(controls: Sequence[Sequence[float]], treated: Sequence[Sequence[float]], *, exact: bool) -> Training:
+    """How the losses of some runs compare with those of the controls, backward pass by backward pass.
+
+    Where they are not the same to the last bit, their means over some stretches are compared. They may differ by as
+    much as two controls do, by what the spread of the losses in the stretch lets a mean vary, or by rounding.
+
+    Args:
+        controls: losses of each run without the change, in order.
+        treated: the same with the change.
+        exact: the change does not touch what is computed, so the losses must be the same where those of controls are.
+    """
+    runs = [*controls, *treated]
+    count = min(map(len, runs), default=0)
+    if not count or not controls or not treated:
+        return Training.UNKNOWN
+    first = _bits(controls[0], count)
+    reproducible = all(_bits(losses, count) == first for losses in controls)
+    if reproducible and all(_bits(losses, count) == first for losses in treated):
+        return Training.IDENTICAL
+    if exact and reproducible and len(controls) > 1:
+        return Training.DIFFERENT
+    stretches = max(1, min(int(thresholds.LOSS_STRETCHES), count // int(thresholds.LOSSES_OF_STRETCH)))
+    for number in range(stretches):
+        part = slice(number * count // stretches, (number + 1) * count // stretches)
+        if not _alike([losses[part] for losses in controls], [losses[part] for losses in treated]):
+            return Training.DIFFERENT
+    return Training.WITHIN_NOISE
+
+
+def _bits(losses: Sequence[float], count: int) -> list[str]:
+    """As text that differs for every two values, and where no value is a number still equals itself."""
+    return [loss.hex() for loss in losses[:count]]
+
+
+def _alike(controls: Sequence[Sequence[float]], treated: Sequence[Sequence[float]]) -> bool:
+    before, after = ([statistics.fmean(losses) for losses in side] for side in (controls, treated))
+    if not all(map(math.isfinite, (*before, *after))):
+        return any(not math.isfinite(mean) for mean in before)
+    between = max((abs(one - other) for one, other in combinations(before, 2)), default=0.0)
+    spread = statistics.fmean(statistics.pvariance(losses) for losses in (*controls, *treated))
+    chance = thresholds.LOSS_DEVIATIONS * math.sqrt(2 * spread / len(controls[0]))
+    reach = max(between, chance, thresholds.LOSS_ROUNDING * abs(statistics.fmean(before)))
+    return abs(statistics.fmean(before) - statistics.fmean(after)) <= reach

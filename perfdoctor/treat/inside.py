@@ -19,12 +19,13 @@ from typing import Any
 
 import psutil
 
-from perfdoctor.diagnosis import Diagnosis, NotExamined, say
+from perfdoctor.diagnosis import Diagnosis, NotExamined
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.messages import say
 from perfdoctor.probes.inside.setting_trials import MESSAGE_BYTES
 from perfdoctor.results.treatment import Training, Treated, Trial
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
-from perfdoctor.treat.run import Change, SeenRun
+from perfdoctor.treat.run import RunChange, SeenRun
 from perfdoctor.treat.search import Arm, Found, search
 from perfdoctor.treat.situation import Situation, Treatment
 from perfdoctor.treat.treatments import choose
@@ -80,7 +81,7 @@ class StepLab:
         self.steps = int(min(max(thresholds.TRIAL_STEPS, math.ceil(block_s / self._pace_s)), most))
         return [_from_here(fact) for fact in answer["facts"]]
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a block.
 
         Raises:
@@ -131,7 +132,7 @@ def treat_inside(
         diagnosis: of the job as it is.
         channel: to the training process, which goes on as it was when this is closed.
         minutes: how long all of it may take.
-        announce: told how many changes will be tried, before the first is.
+        announce: gets how many changes will be tried, before the first is.
         exact: only changes that leave every bit of the training as it is.
 
     Returns:
@@ -155,7 +156,7 @@ def treat_inside(
         interrupted = True
     unfinished = say("treat.interrupted") if interrupted else say("treat.no_time", needed=2 * lab.run_s())
 
-    def told(arm: Arm) -> Trial:
+    def trial(arm: Arm) -> Trial:
         training = Training.UNTOUCHED if all(one.exact for one in arm.treatments) else Training.ROUNDED
         return replace(trial_of(arm, situation, unfinished), training=training, memory_bytes=None)
 
@@ -164,13 +165,13 @@ def treat_inside(
         diagnosis=diagnosis,
         command=(str(diagnosis.job.get("command", "")),),
         control=control_of(found.controls, first, lab.steps) if found.controls else None,
-        trials=in_order([told(arm) for arm in found.arms]),
-        combined=tuple(map(told, found.combined)),
-        best=told(found.best) if found.best else None,
+        trials=in_order([trial(arm) for arm in found.arms]),
+        combined=tuple(map(trial, found.combined)),
+        best=trial(found.best) if found.best else None,
         spent={"seconds": round(lab.budget_s - lab.left_s(), 1), "budget_s": lab.budget_s, "runs": lab.blocks},
         interrupted=interrupted,
         inside=True,
-        not_asked=tuple(told(_arm(one, found)) for one in chosen if one not in wanted),
+        not_asked=tuple(trial(_arm(one, found)) for one in chosen if one not in wanted),
     )
 
 
@@ -178,10 +179,10 @@ def _chosen(situation: Situation) -> list[Treatment]:
     """What is worth a trial, and can be switched in this job."""
     kinds = {kind for fact in situation.all("switchable") for kind in fact["kinds"]}
     chosen = [one for one in choose(situation) if _can_be_switched(one.change, kinds)]
-    return [replace(one, change=Change(one.change.settings)) for one in chosen]
+    return [replace(one, change=RunChange(one.change.settings)) for one in chosen]
 
 
-def _can_be_switched(change: Change, kinds: set[str]) -> bool:
+def _can_be_switched(change: RunChange, kinds: set[str]) -> bool:
     """Whether a change can be made between steps; variables for processes that start later are left out."""
     return bool(change.settings) and set(change.settings) <= kinds and set(change.variables) <= _POOL
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfdoctor.diagnosis import Text
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Text
 from perfdoctor.results.treatment import Control, Outcome, Trial
 from perfdoctor.treat.run import SeenRun
 from perfdoctor.treat.search import Arm, first_step_s, paces

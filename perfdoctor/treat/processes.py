@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import psutil
 
+from perfdoctor.capture.recorder import ENDING, signals_handled
 from perfdoctor.treat.staging import see
 
 TOKEN = "PERFDOCTOR_TREAT_RUN"
@@ -73,22 +74,8 @@ def interruptible() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _handling(interrupt, signal.SIGTERM, signal.SIGHUP):
+    with signals_handled(interrupt, signal.SIGTERM, signal.SIGHUP):
         yield
-
-
-@contextmanager
-def _handling(handler: Callable[..., None] | signal.Handlers, *numbers: signal.Signals) -> Iterator[None]:
-    """Handles some signals in a way of its own; those that are ignored stay so."""
-    before = {number: signal.getsignal(number) for number in numbers}
-    before = {number: known for number, known in before.items() if known is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, known in before.items():
-            signal.signal(number, known)
 
 
 def end(process: subprocess.Popen[bytes], token: str) -> None:
@@ -98,7 +85,7 @@ def end(process: subprocess.Popen[bytes], token: str) -> None:
         process: its first process.
         token: the value of ``TOKEN`` in the environment of all of them.
     """
-    with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with signals_handled(signal.SIG_IGN, *ENDING):
         _end(process, token)
 
 

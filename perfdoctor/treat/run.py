@@ -19,9 +19,9 @@ from typing import Any
 
 import psutil
 
-from perfdoctor.diagnosis import Text, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.messages import Text, say
 from perfdoctor.probes import treated
 from perfdoctor.probes.treated import notes
 from perfdoctor.probes.treated.sitecustomize import SETTINGS
@@ -36,7 +36,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RunChange:
     """What is other than usual in a run.
 
     Attributes:
@@ -215,7 +215,7 @@ class Runner:
         self._workplace = workplace
 
     @contextmanager
-    def live(self, change: Change) -> Iterator[LiveRun]:
+    def live(self, change: RunChange) -> Iterator[LiveRun]:
         """Starts the job with some changes, and ends all of its processes.
 
         Raises:
@@ -247,7 +247,7 @@ class Runner:
             finally:
                 processes.end(process, token)
 
-    def run(self, change: Change, window: StepWindow) -> SeenRun:
+    def run(self, change: RunChange, window: StepWindow) -> SeenRun:
         """Runs the job with some changes until the steps to measure are over, or it takes too long."""
         with self.live(change) as live:
             live.wait(lambda seen: bool(seen.ends_ns), time.monotonic() + window.start_s)
@@ -259,7 +259,7 @@ class Runner:
             seen.failure = _why_useless(seen, live, window)
         return seen
 
-    def _surroundings(self, change: Change, folder: Path, noted: Path, token: str) -> dict[str, str]:
+    def _surroundings(self, change: RunChange, folder: Path, noted: Path, token: str) -> dict[str, str]:
         settings = {
             "folder": str(noted),
             "root": str(folder),

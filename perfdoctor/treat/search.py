@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perfdoctor.diagnosis import Text, say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Text, say
 from perfdoctor.results.treatment import Outcome, Speedup, Training
-from perfdoctor.treat.compare import compare, judge
-from perfdoctor.treat.losses import compare_losses
-from perfdoctor.treat.run import Change, SeenRun
+from perfdoctor.treat.compare import compare, compare_losses, judge
+from perfdoctor.treat.run import RunChange, SeenRun
 from perfdoctor.treat.situation import Treatment
 from perfdoctor.treat.treatments import together
 
@@ -31,7 +30,7 @@ class Lab(Protocol):
 
     budget_s: float
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a run.
 
         Args:
@@ -59,7 +58,7 @@ class Arm:
     """
 
     treatments: tuple[Treatment, ...]
-    change: Change
+    change: RunChange
     controls: list[SeenRun]
     runs: list[SeenRun] = field(default_factory=list)
     closed: bool = False
@@ -207,7 +206,7 @@ def _run_control(controls: list[SeenRun], lab: Lab, reserve_s: float) -> bool:
     """Makes a run without a change; returns whether there was time for it."""
     if lab.left_s() < lab.run_s() + reserve_s:
         return False
-    run = lab.run(Change(), "as it is")
+    run = lab.run(RunChange(), "as it is")
     if not run.failure:
         controls.append(run)
     return True
@@ -259,7 +258,7 @@ def _confirm(best: Arm, found: Found, lab: Lab) -> Arm | None:
 
     Its controls are all there are: no luck has chosen them.
     """
-    control = Arm((), Change(), [], runs=found.controls)
+    control = Arm((), RunChange(), [], runs=found.controls)
     fresh = Arm(best.treatments, best.change, found.controls)
     _alternate(control, fresh, lab, lambda: lab.left_s() >= 2 * lab.run_s(), int(thresholds.CONFIRMING_RUNS))
     fresh.judge()

@@ -1,14 +1,17 @@
-"""One change to try, and what decides which can be tried: the diagnosis, and what the job has made and called."""
+"""One change to try, and what decides which can be tried: diagnosis, cores, what the job has made and called."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, Diagnosis
-from perfdoctor.treat.run import Change
+from perfdoctor.treat.run import RunChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +27,14 @@ class Treatment:
         bound: it shows what could be gained at most, and is never kept.
         general: it is against no cause in particular.
         slow_start: the first step may take minutes.
-        keywords: arguments that make it permanent, by the kind of fact that tells where the call is.
+        keywords: arguments that make it permanent, by the kind of fact that says where the call is.
         fixes: messages of the diagnosis's advice that mean the same.
     """
 
     id: str
     advice: Advice
     causes: tuple[str, ...]
-    change: Change
+    change: RunChange
     exact: bool = False
     bound: bool = False
     general: bool = False
@@ -45,7 +48,7 @@ class Situation:
 
     Args:
         diagnosis: of the job as it is.
-        facts: what the start hook has told.
+        facts: what the start hook has reported.
         variables: the environment in which the job is started.
         waited: files and folders that it was seen to wait for; none where nobody looked.
         own_cores: on which it may run, neighbours together; none where it can no longer be bound to some.
@@ -114,3 +117,36 @@ class Situation:
         """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
         ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])
         return 1 / (1 - ended) if 0 < ended < 1 else None
+
+
+def own_cores(root: Path = Path("/")) -> tuple[int, ...]:
+    """The cores on which what this process starts may run; those of one package together, and threads of one core.
+
+    Args:
+        root: where /sys is.
+    """
+    return tuple(sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core, root), core)))
+
+
+def _place(core: int, root: Path) -> tuple[int, int]:
+    """Package and number of a core, which the threads of one core share; its own number where nothing is said."""
+    topology = root / f"sys/devices/system/cpu/cpu{core}/topology"
+    with suppress(OSError, ValueError):
+        return int((topology / "physical_package_id").read_text()), int((topology / "core_id").read_text())
+    return 0, core
+
+
+def shared_out(cores: Sequence[int], trainers: int, workers: int) -> list[tuple[list[int], list[int]]]:
+    """Cores of each trainer and of its loader workers.
+
+    Each worker has one, as far as there is one left for the trainer.
+
+    Args:
+        cores: all that there are, neighbours together.
+        trainers: how many share them.
+        workers: how many each of them has.
+    """
+    each = len(cores) // trainers
+    own = max(1, each - workers)
+    parts = [cores[number * each : (number + 1) * each] for number in range(trainers)]
+    return [(list(part[:own]), list(part[own:])) for part in parts]

@@ -9,10 +9,9 @@ from typing import Any
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, advise
-from perfdoctor.knowledge import allocators, environment, thresholds
-from perfdoctor.treat.cores import shared_out
-from perfdoctor.treat.run import Change
-from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.treat.run import RunChange
+from perfdoctor.treat.situation import Situation, Treatment, shared_out
 
 _INPUT = (causes.INPUT_PREPROCESSING, causes.STORAGE_READ, causes.NETWORK_READ, causes.LOCK_CONTENTION)
 _DISPATCH = (causes.PYTHON_OVERHEAD, causes.KERNEL_LAUNCH)
@@ -61,7 +60,7 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
             name = f"num_workers={count}, threads={threads}"
             keywords_too = {**keywords, **_thread_keywords(threads)}
             yield Treatment(name, both, _INPUT, change, keywords=keywords_too, fixes=fixes if with_threads else ())
-        change = Change({"loader": loader})
+        change = RunChange({"loader": loader})
         yield Treatment(
             f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fixes=() if with_threads else fixes
         )
@@ -79,7 +78,7 @@ def _fewer_workers(s: Situation) -> Iterator[Treatment]:
             keywords = {"loader": {"num_workers": str(count)}}
             if not count:  # then these must be as they are without workers
                 keywords["loader"] |= {"persistent_workers": "False", "prefetch_factor": "None"}
-            change = Change({"loader": {"num_workers": count}})
+            change = RunChange({"loader": {"num_workers": count}})
             fixes = ("input.without_workers",) if not count else (fix,) if count == advised else ()
             yield Treatment(f"num_workers={count}", advice, against, change, keywords=keywords, fixes=fixes)
 
@@ -96,7 +95,7 @@ def _workers_otherwise(s: Situation) -> Iterator[Treatment]:
         "sharing_strategy=file_system",
         advise("treat.share_by_name"),
         (causes.DATA_TRANSFER,),
-        Change({"sharing": "file_system"}),
+        RunChange({"sharing": "file_system"}),
         exact=True,
     )
 
@@ -111,7 +110,7 @@ def _started_otherwise(s: Situation) -> Iterator[Treatment]:
     loaders = [fact for fact in s.all("loader") if fact["values"].get("num_workers")]
     methods = {fact["method"] for fact in loaders}
     if "forkserver" not in methods and all(fact["importable"] for fact in loaders):
-        change = Change({"loader": {"multiprocessing_context": "forkserver"}, "preload": ["__main__", "torch"]})
+        change = RunChange({"loader": {"multiprocessing_context": "forkserver"}, "preload": ["__main__", "torch"]})
         fixes = ("input.fork_server",)
         yield Treatment("forkserver", advise("treat.fork_server"), against, change, fixes=fixes)
     if "fork" not in methods and not s.on_gpu:
@@ -128,20 +127,20 @@ def _pinned(s: Situation) -> Iterator[Treatment]:
 def _of_loader(
     name: str, value: bool | int | str, advice: Advice, against: tuple[str, ...], *, exact: bool = False
 ) -> Treatment:
-    change = Change({"loader": {name: value}})
+    change = RunChange({"loader": {name: value}})
     return Treatment(f"{name}={value}", advice, against, change, exact=exact, keywords={"loader": {name: str(value)}})
 
 
 def _kept_batches(s: Situation) -> Iterator[Treatment]:
     if s.all("loader"):
-        change = Change({"cached_batches": True})
+        change = RunChange({"cached_batches": True})
         against = (*_INPUT, causes.DATA_TRANSFER, causes.WORKER_STARTUP)
         yield Treatment("cached batches", advise("treat.cached_batches"), against, change, bound=True)
 
 
 def _staged(s: Situation) -> Iterator[Treatment]:
     if s.waited:
-        change = Change({"staged": list(s.waited)})
+        change = RunChange({"staged": list(s.waited)})
         fixes = ("io.copy_to_local", "io.keep_in_memory")
         advice = advise("treat.staged", places=s.waited)
         yield Treatment("staged in memory", advice, (causes.STORAGE_READ,), change, exact=True, fixes=fixes)
@@ -165,9 +164,9 @@ def _threads(s: Situation) -> Iterator[Treatment]:
         yield Treatment(f"threads={count}", advice, against, change, keywords=keywords, fixes=fixes)
 
 
-def _with_threads(count: int, settings: Mapping[str, Any] | None = None) -> Change:
+def _with_threads(count: int, settings: Mapping[str, Any] | None = None) -> RunChange:
     names = (environment.POOL_THREADS, *environment.POOL_THREADS_TOO)
-    return Change({"threads": count, **(settings or {})}, dict.fromkeys(names, str(count)))
+    return RunChange({"threads": count, **(settings or {})}, dict.fromkeys(names, str(count)))
 
 
 def _thread_keywords(count: int) -> dict[str, dict[str, str]]:
@@ -183,7 +182,7 @@ def _bound(s: Situation) -> Iterator[Treatment]:
     threads = len(shares[0][0])
     fewer = threads < s.threads
     settings = {"affinity": shares}
-    change = _with_threads(threads, settings) if fewer else Change(settings)
+    change = _with_threads(threads, settings) if fewer else RunChange(settings)
     values = tuple((tuple(own), tuple(others)) for own, others in shares)
     yield Treatment(
         f"affinity, threads={threads}" if fewer else "affinity",
@@ -196,7 +195,7 @@ def _bound(s: Situation) -> Iterator[Treatment]:
 
 def _waiting_threads(s: Situation) -> Iterator[Treatment]:
     if environment.POOL_WAITING not in s.variables and s.threads > 1:
-        change = Change(variables={environment.POOL_WAITING: "PASSIVE"})
+        change = RunChange(variables={environment.POOL_WAITING: "PASSIVE"})
         yield Treatment(
             f"{environment.POOL_WAITING}=PASSIVE", advise("treat.sleeping_threads"), _CORES, change, exact=True
         )
@@ -206,9 +205,9 @@ def _garbage(s: Situation) -> Iterator[Treatment]:
     against = (causes.GARBAGE_COLLECTION,)
     if places := [fact for fact in s.all("collect") if "file" in fact]:
         advice = advise("treat.collect_rarely", line=f"{places[0]['file']}:{places[0]['line']}")
-        change, same = Change({"collect_every": 100}), ("interpreter.no_call", "interpreter.collected_by_hand")
+        change, same = RunChange({"collect_every": 100}), ("interpreter.no_call", "interpreter.collected_by_hand")
         yield Treatment("gc.collect() rarely", advice, against, change, exact=True, fixes=same)
-    change = Change({"gc": [50_000, 20, 20]})
+    change = RunChange({"gc": [50_000, 20, 20]})
     fixes = ("interpreter.collect_rarely",)
     yield Treatment("gc.freeze()", advise("treat.freeze"), against, change, exact=True, fixes=fixes)
 
@@ -218,19 +217,19 @@ def _allocators(s: Situation) -> Iterator[Treatment]:
     if not s.on_gpu:
         kept, huge = environment.KEEP_FREED_MEMORY, environment.HUGE_PAGES
         advice = advise("treat.keep_memory", variables=tuple(kept.items()))
-        yield Treatment("glibc keeps freed memory", advice, against, Change(variables=kept), general=True)
+        yield Treatment("glibc keeps freed memory", advice, against, RunChange(variables=kept), general=True)
         advice = advise("treat.huge_pages", variables=tuple(huge.items()))
-        yield Treatment("huge pages", advice, _CPU_ARITHMETIC, Change(variables=huge))
+        yield Treatment("huge pages", advice, _CPU_ARITHMETIC, RunChange(variables=huge))
     for name, file in _found_allocators():
         preload = " ".join(filter(None, (str(file), s.variables.get("LD_PRELOAD"))))
         advice = advise("treat.allocator", name=name, preload=preload)
-        yield Treatment(name, advice, against, Change(variables={"LD_PRELOAD": preload}), general=True)
+        yield Treatment(name, advice, against, RunChange(variables={"LD_PRELOAD": preload}), general=True)
 
 
 def _found_allocators() -> Iterator[tuple[str, Path]]:
     """Allocators that are installed, and where."""
-    for name, patterns in allocators.ALLOCATORS.items():
-        files = [file for folder in allocators.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
+    for name, patterns in environment.ALLOCATORS.items():
+        files = [file for folder in environment.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
         if files:
             yield name, files[0]
 
@@ -238,7 +237,7 @@ def _found_allocators() -> Iterator[tuple[str, Path]]:
 def _growing_segments(s: Situation) -> Iterator[Treatment]:
     if not any(name in s.variables for name in environment.ALLOCATOR):
         variables = dict.fromkeys(environment.ALLOCATOR, "expandable_segments:True")
-        change = Change(variables=variables)
+        change = RunChange(variables=variables)
         advice, fixes = advise("treat.growing_segments"), ("gpu_idle.growing_segments",)
         yield Treatment("expandable_segments", advice, (causes.MEMORY_PRESSURE,), change, exact=True, fixes=fixes)
 
@@ -250,7 +249,7 @@ def _optimizers(s: Situation) -> Iterator[Treatment]:
     # On a GPU foreach is what torch chooses by itself.
     for option in ("fused",) if s.on_gpu else ("fused", "foreach"):
         if option in options and not chosen:
-            change, keywords = Change({"optimizer": {option: True}}), {"optimizer": {option: "True"}}
+            change, keywords = RunChange({"optimizer": {option: True}}), {"optimizer": {option: "True"}}
             advice = advise("treat.optimizer", option=option)
             fixes = ("interpreter.fused_optimizer",) if option == "fused" else ()
             yield Treatment(f"{option}=True", advice, against, change, keywords=keywords, fixes=fixes)
@@ -259,10 +258,10 @@ def _optimizers(s: Situation) -> Iterator[Treatment]:
 def _models(s: Situation) -> Iterator[Treatment]:
     arithmetic = _GPU_ARITHMETIC if s.on_gpu else _CPU_ARITHMETIC
     if any(fact["kernels"] for fact in s.all("optimizer")):
-        change = Change({"modules": "channels_last"})
+        change = RunChange({"modules": "channels_last"})
         yield Treatment("channels_last", advise("treat.channels_last"), arithmetic, change)
     if s.all("optimizer") and not any(name in s.variables for name in environment.NO_COMPILING):
-        change = Change({"modules": "compile"})
+        change = RunChange({"modules": "compile"})
         yield Treatment("compile", advise("treat.compile"), (*_DISPATCH, *arithmetic), change, slow_start=True)
 
 
@@ -270,16 +269,16 @@ def _gpu_switches(s: Situation) -> Iterator[Treatment]:
     if not s.on_gpu:
         return
     if any(fact["kernels"] for fact in s.all("optimizer")):
-        change = Change({"flags": {"backends.cudnn.benchmark": True}})
+        change = RunChange({"flags": {"backends.cudnn.benchmark": True}})
         yield Treatment("cudnn.benchmark", advise("treat.cudnn_benchmark"), _GPU_ARITHMETIC, change)
-    change = Change({"matmul_precision": "high", "flags": {"backends.cudnn.allow_tf32": True}})
+    change = RunChange({"matmul_precision": "high", "flags": {"backends.cudnn.allow_tf32": True}})
     against = (causes.NO_TENSOR_CORES, causes.GPU_COMPUTE)
     yield Treatment("TF32", advise("treat.tf32"), against, change, fixes=("gpu.tf32", "gpu.allow_tf32_again"))
 
 
 def _ranks(s: Situation) -> Iterator[Treatment]:
     if s.all("ddp"):
-        change = Change({"ddp": {"bucket_cap_mb": 100, "gradient_as_bucket_view": True}})
+        change = RunChange({"ddp": {"bucket_cap_mb": 100, "gradient_as_bucket_view": True}})
         keywords = {"ddp": {"bucket_cap_mb": "100", "gradient_as_bucket_view": "True"}}
         advice = advise("treat.buckets")
         yield Treatment("bucket_cap_mb=100", advice, (causes.LATENCY, causes.BANDWIDTH), change, keywords=keywords)
@@ -291,24 +290,24 @@ def _accumulation(s: Situation) -> Iterator[Treatment]:
     passes = max((fact["passes"] for fact in steps), default=0)
     if passes > 1 and all(fact["exchanged"] == fact["passes"] and fact["models"] == 1 for fact in steps):
         advice = advise("treat.no_sync", passes=passes)
-        yield Treatment("no_sync", advice, (causes.LATENCY, causes.BANDWIDTH), Change({"no_sync": passes}))
+        yield Treatment("no_sync", advice, (causes.LATENCY, causes.BANDWIDTH), RunChange({"no_sync": passes}))
 
 
 def _debugging(s: Situation) -> Iterator[Treatment]:
     against = (*_DISPATCH, causes.SYNCHRONIZATION, causes.LATENCY)
     for name in (environment.LAUNCH_BLOCKING, *environment.DEBUGGING):
         if s.variables.get(name, "0") not in ("", "0"):
-            change = Change(variables={name: None})
+            change = RunChange(variables={name: None})
             yield Treatment(f"without {name}", advise("treat.unset", name=name), against, change, exact=True)
     if s.all("anomaly"):
-        change = Change({"no_anomaly_detection": True})
+        change = RunChange({"no_anomaly_detection": True})
         advice, fixes = advise("treat.no_anomaly_detection"), ("interpreter.no_anomaly_detection",)
         yield Treatment("no anomaly detection", advice, (causes.PYTHON_OVERHEAD,), change, exact=True, fixes=fixes)
 
 
 def _saves(s: Situation) -> Iterator[Treatment]:
     if s.all("save"):
-        change = Change({"no_saves": True})
+        change = RunChange({"no_saves": True})
         yield Treatment(
             "no checkpoints", advise("treat.no_saves"), (causes.CHECKPOINT_WRITE,), change, exact=True, bound=True
         )
@@ -321,7 +320,7 @@ FAMILIES: tuple[Callable[[Situation], Iterator[Treatment]], ...] = (
 )
 
 
-def together(treatments: Sequence[Treatment]) -> Change | None:
+def together(treatments: Sequence[Treatment]) -> RunChange | None:
     """Several treatments as one change; None where two of them want different things of the same setting."""
     settings: dict[str, Any] = {}
     variables: dict[str, str | None] = {}
@@ -338,4 +337,4 @@ def together(treatments: Sequence[Treatment]) -> Change | None:
             if any(known.get(name, wanted) != wanted for name, wanted in value.items()):
                 return None
             settings[kind] = {**known, **value}
-    return Change(settings, variables)
+    return RunChange(settings, variables)

@@ -15,19 +15,19 @@ import psutil
 
 from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import record
-from perfdoctor.diagnosis import Diagnosis, Message, say
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Message, say
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.results.treatment import Outcome, Treated
 from perfdoctor.treat.compare import steady_from
-from perfdoctor.treat.cores import own_cores
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.patch import edits_of, make_patch
-from perfdoctor.treat.run import Change, LiveRun, Runner, SeenRun, StepWindow
+from perfdoctor.treat.run import LiveRun, RunChange, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Arm, Found, search
-from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.treat.situation import Situation, Treatment, own_cores
 from perfdoctor.treat.staging import pieces, waited_files
 from perfdoctor.treat.treatments import choose
 from perfdoctor.treat.workplace import Workplace
@@ -45,7 +45,7 @@ _LONGEST_WARMUP = 0.25
 _RUNS_WANTED = 20
 
 Progress = Callable[[str, float], None]
-"""Told what is done now, and how many seconds of the budget are left."""
+"""Gets what is done now, and how many seconds of the budget are left."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Trials:
         command: how the user starts it.
         workplace: where it runs.
         minutes: how long all of it may take.
-        progress: told what is done.
+        progress: gets what is done.
     """
 
     command: Sequence[str]
@@ -84,7 +84,7 @@ class Trials:
         pace = self._usual.pace() or 0.0
         return (self._usual.first_step_s or 0.0) + (self._window.first + self._window.steps) * pace + 1.0
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a run."""
         self.progress(name, self.left_s())
         window = self._window
@@ -102,7 +102,7 @@ class Trials:
         """
         watch_s = min(WATCH_S, max(LEAST_WATCH_S, _DIAGNOSIS_PART * self.budget_s))
         self.progress("starting the job", self.left_s())
-        with self._runner.live(Change()) as live:
+        with self._runner.live(RunChange()) as live:
             start_s = max(60.0, self.left_s() - watch_s)
             live.wait(_is_settled, time.monotonic() + start_s)
             _require_steps(live, start_s)
@@ -255,7 +255,7 @@ def treat(
         folder: where.
         links: what in that folder it only reads.
         minutes: how long all of it may take.
-        progress: told what is done.
+        progress: gets what is done.
         dry_run: only say what would be tried.
 
     Raises:

@@ -13,9 +13,9 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfdoctor.diagnosis import Text, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Text, say
 from perfdoctor.treat.staging import Staging
 
 T = TypeVar("T")

@@ -5,14 +5,14 @@ The text of this file is what is run in the job, in a thread of its own, after t
 loaded. Only starting, stopping and writing the trace happen here.
 
 The profiler is started and stopped by the main thread, in a pending call: there it is known whether a CUDA graph is
-being captured, in which a device must not be synchronized. A first, very short trace tells perfdoctor how long the
+being captured, in which a device must not be synchronized. A first, very short trace shows perfdoctor how long the
 second one may be, of all ranks together.
 
 Whatever is put into the job is taken out: a function of torch.profiler that is wrapped to notice a profiler of the
 job's own, a handler for the job's end (with the profiler on, the process would crash there), and one for its children
 (loader workers would go on recording for ever).
 
-What happens is told in a file, line by line, each a word and what belongs to it:
+What happens is reported in a file, line by line, each a word and what belongs to it:
 
     taken PID             the script runs
     refused WHY DETAIL    nothing was traced, and why; see ``Refused``

@@ -17,7 +17,7 @@ _ASK_S = 0.02  # whether the call was made
 class MainThreadCall:
     """A function that the main thread calls as soon as it runs Python code.
 
-    The interpreter is told to run a line of Python: a callback of ctypes would have to outlive its own return.
+    The interpreter is made to run a line of Python: a callback of ctypes would have to outlive its own return.
 
     Args:
         work: what to call.

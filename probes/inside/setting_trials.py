@@ -42,7 +42,7 @@ class SettingTrials:
         self._loop = loop
         self._ring = ring
         self._channel: socket.socket | None = None
-        self._block: Block | None = None
+        self._block: TrialBlock | None = None
         self._census = Census()
         self._until_ns = self._last_ns = 0
         self._step_s = 0.0
@@ -97,7 +97,7 @@ class SettingTrials:
         if self._block is not None:
             self._take_back(self._block)
 
-    def _take_back(self, block: Block) -> None:
+    def _take_back(self, block: TrialBlock) -> None:
         try:
             block.switches.off()
         except FAULTS as error:
@@ -119,7 +119,7 @@ class SettingTrials:
         if "block" not in order:
             return self._tell({"facts": self._census.facts(), "step_s": self._step_s})
         self._census.end()
-        self._block = Block(**order["block"])
+        self._block = TrialBlock(**order["block"])
         if self._loop.inside:
             self._block.switch_on()
         return True
@@ -140,7 +140,7 @@ class SettingTrials:
         return True
 
 
-class Block:
+class TrialBlock:
     """Some steps with settings changed.
 
     Args:
@@ -177,14 +177,14 @@ class Block:
 
 
 class Census:
-    """What the process makes and calls in some steps, as the start hook of `perfdoctor treat` tells of it."""
+    """What the process makes and calls in some steps, as the start hook of `perfdoctor treat` reports it."""
 
     def __init__(self) -> None:
         self._facts: dict[str, dict[str, Any]] = {}
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Looks from here on."""
+        """Observes from here on."""
         import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -207,7 +207,7 @@ class Census:
             self._note("anomaly")
 
     def end(self) -> None:
-        """Looks no more."""
+        """Observes no more."""
         while self._undo:
             self._undo.pop()()
 

@@ -36,7 +36,7 @@ class Switch(Protocol):
         """Puts back what was there, unless the script has set something else meanwhile."""
 
 
-class Threads:
+class IntraOpThreads:
     """The threads of an operation (``torch.set_num_threads``)."""
 
     def __init__(self, count: int) -> None:
@@ -68,7 +68,7 @@ class Collector:
         self._frozen = False
 
     def on(self) -> None:
-        """Freezes what is there; what the script has frozen itself could not be told from that afterwards."""
+        """Freezes what is there; what the script has frozen itself could not be distinguished from that afterwards."""
         if gc.get_freeze_count():
             return
         self._before = gc.get_threshold()
@@ -282,7 +282,7 @@ class MatmulPrecision:
 
 
 KINDS: Mapping[str, Callable[[Any], Switch]] = {
-    "threads": Threads,
+    "threads": IntraOpThreads,
     "gc": Collector,
     "collect_every": RareCollect,
     "optimizer": OptimizerOption,

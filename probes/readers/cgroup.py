@@ -18,7 +18,7 @@ UNIFIED = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlGroup:
     """One control group.
 
     Attributes:
@@ -50,8 +50,8 @@ class Governing:
     """
 
     def __init__(self, controller: str, root: Path = Path("/")) -> None:
-        self.own: dict[str, Group] = {}
-        self.groups: dict[str, Group] = {}
+        self.own: dict[str, ControlGroup] = {}
+        self.groups: dict[str, ControlGroup] = {}
         self._controller = controller
         self._root = root
         self._known: set[int] = set()
@@ -71,14 +71,14 @@ class Governing:
             except OSError:
                 continue
 
-    def _add(self, groups: list[Group]) -> None:
+    def _add(self, groups: list[ControlGroup]) -> None:
         for group in groups[:1]:
             self.own[group.directory] = group
         for group in groups:
             self.groups[group.directory] = group
 
 
-def groups_of(membership: str, controller: str, root: Path = Path("/")) -> list[Group]:
+def groups_of(membership: str, controller: str, root: Path = Path("/")) -> list[ControlGroup]:
     """The control groups that govern a process, its own first, then those above it.
 
     Args:
@@ -102,7 +102,7 @@ def groups_of(membership: str, controller: str, root: Path = Path("/")) -> list[
     if ".." in names or not root.joinpath(mount.point.lstrip("/"), *names).is_dir():
         names = []
     paths = ["/" + "/".join(names[:depth]) for depth in range(len(names), -1, -1)]
-    return [Group(version, path, (mount.point + path).rstrip("/")) for path in paths]
+    return [ControlGroup(version, path, (mount.point + path).rstrip("/")) for path in paths]
 
 
 def _place(membership: str, controller: str) -> tuple[int, str]:
@@ -187,7 +187,7 @@ class Quotas:
             yield Reading(time_ns, "cpu", group.subject, "throttled_periods_total", values["nr_throttled"])
             yield Reading(time_ns, "cpu", group.subject, "throttled_seconds_total", stopped_s)
 
-    def _quota_cores(self, group: Group) -> float | None:
+    def _quota_cores(self, group: ControlGroup) -> float | None:
         """Quota of one group in cores; 0 for unlimited, None if unreadable."""
         try:
             if group.version == 2:

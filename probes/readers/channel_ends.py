@@ -1,7 +1,7 @@
 """Who is at the other end of a pipe, a named pipe, a Unix socket or a TCP connection within this host.
 
 A descriptor's link in /proc/PID/fd names what it is open on (proc_pid_fd(5)): both ends of a pipe have the same link, a
-socket's other end another inode, which the kernel tells through sock_diag(7), or by the addresses in /proc/PID/net/tcp.
+socket's other end another inode, which the kernel reports through sock_diag(7), or by addresses in /proc/PID/net/tcp.
 """
 
 from __future__ import annotations

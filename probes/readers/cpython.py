@@ -11,7 +11,7 @@ found by what is peculiar to their structure, not by tables of offsets per versi
   gc_generation_stats generation_stats[3]; int collecting;`` where ``generation0`` points at
   ``generations[0]``, nine words before it.
 * ``PyThreadState`` (Include/cpython/pystate.h) begins with ``prev``, ``next`` and ``interp``, and holds
-  ``thread_id``, the thread's ``pthread_t``. glibc tells debuggers where that keeps the kernel's thread id
+  ``thread_id``, the thread's ``pthread_t``. glibc says to debuggers where that keeps the kernel's thread id
   (``_thread_db_pthread_tid``, nptl_db/structs.def).
 """
 
@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from perfdoctor.probes.readers.process_memory import Mapping, Memory, image_path, images
 from perfdoctor.probes.readers.symbols import Elf
+from perfdoctor.probes.readers.thread_ids import ThreadIds
 
 _SELF_WORDS = 9  # generations[3] are 3 x 24 bytes
 _COLLECTING = 72 + 8 + 24 + 72  # generations, generation0, permanent generation, statistics
@@ -230,6 +231,21 @@ class Layouts:
 
     def __init__(self) -> None:
         self._known: list[Layout] = []
+
+    def open(self, process: Path, ids: ThreadIds) -> tuple[Memory, Layout, int]:
+        """The memory of a process, to be closed, the layout of its interpreter there, and its main thread's state.
+
+        Raises:
+            OSError: it is gone, or may not be looked at.
+            LayoutError: its interpreter, or its main thread there, was not found.
+        """
+        memory = Memory(process)
+        try:
+            layout = self.of(process, memory, ids.inner())
+            return memory, layout, layout.main_state(memory, ids.main)
+        except (OSError, LayoutError):
+            memory.close()
+            raise
 
     def of(self, process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
         """The layout of a process; arguments and exceptions are those of ``find_layout``."""

@@ -23,7 +23,7 @@ _LONGEST_NAME = 60
 
 
 def command_of(name: str, arguments: Sequence[str]) -> str:
-    """What a process is called: its name and, of Python, the script or module that it runs. No other argument is told.
+    """What a process is called: its name and, of Python, the script or module that it runs; no other argument.
 
     Args:
         name: the kernel's, of at most 15 characters.

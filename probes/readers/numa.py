@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfdoctor.recording.core_list import core_list, core_text
-from perfdoctor.recording.schema import Fact
+from perfdoctor.recording.schema import Fact, core_list, core_text
 
 _NODES = "sys/devices/system/node"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
 from perfdoctor.probes.readers.py_spy import ENVIRONMENT, began_ns
 from perfdoctor.recording.clock import now_ns
-from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.schema import StackSegment
+from perfdoctor.recording.stack_segments import file_for
 
-# py-spy's clock starts when it has read its arguments, of which it tells in the end; until then this is what is known.
+# py-spy's clock starts when it has read its arguments, which it reports in the end; until then this is what is known.
 # Measured with a process that changes its function every 20 ms of CLOCK_MONOTONIC: 1 to 13 ms after it was spawned.
 START_NS = 2_500_000
 START_ERROR_NS = 10_000_000

@@ -97,7 +97,7 @@ def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
 
 
 def device_facts(time_ns: int, device: str, root: Path = Path("/")) -> Iterator[Fact]:
-    """Model of a block device, and whether it rotates, as far as the kernel tells."""
+    """Model of a block device, and whether it rotates, as far as the kernel reports them."""
     about = root / "sys/class/block" / device
     with suppress(OSError):
         if model := (about / "device/model").read_text(errors="replace").strip():

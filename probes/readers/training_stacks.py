@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.probes.readers.cpython import LayoutError, Layouts
+from perfdoctor.probes.readers.cpython import Layouts
 from perfdoctor.probes.readers.cpython_stacks import CodeFrame, StackChangedError, StackReader
-from perfdoctor.probes.readers.process_memory import Memory
 from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.schema import PythonThread, Sample, StackMissed, StackSegment
@@ -61,13 +60,7 @@ class TrainingStacks:
         process = root / "proc" / str(pid)
         self._pid = pid
         self._ids = ThreadIds(process)
-        self._memory = Memory(process)
-        try:
-            self._layout = layouts.of(process, self._memory, self._ids.inner())
-            self._main = self._layout.main_state(self._memory, self._ids.main)
-        except (OSError, LayoutError):
-            self._memory.close()
-            raise
+        self._memory, self._layout, self._main = layouts.open(process, self._ids)
         self._reader = StackReader(self._memory, version)
         self._followed: dict[int, _Followed] = {}  # by address of the thread state
         self._log = StackLog(pid)

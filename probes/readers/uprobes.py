@@ -29,7 +29,7 @@ _PAGES = 32  # 128 KiB, which hold 5,400 calls
 _SAMPLE = struct.Struct("<IIQ")
 
 
-class Call(NamedTuple):
+class ProbeHit(NamedTuple):
     """One call, or where some were lost.
 
     Attributes:
@@ -78,14 +78,14 @@ class CallProbe:
             raise
         self._last_ns = 0
 
-    def read(self) -> Iterator[Call]:
+    def read(self) -> Iterator[ProbeHit]:
         """The calls since the last one that was read, oldest first."""
         for kind, body in self._ring.read():
             if kind == RECORD_SAMPLE:
                 self._last_ns = _SAMPLE.unpack_from(body)[2]
-                yield Call(self._last_ns)
+                yield ProbeHit(self._last_ns)
             elif kind == RECORD_LOST:
-                yield Call(self._last_ns, lost=True)
+                yield ProbeHit(self._last_ns, lost=True)
 
     def close(self) -> None:
         """Takes the probe out."""

@@ -13,7 +13,6 @@ from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.cpython_stacks import StackChangedError, StackReader
 from perfdoctor.probes.readers.handled_exceptions import handled_exception
 from perfdoctor.probes.readers.process import python_of
-from perfdoctor.probes.readers.process_memory import Memory
 from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.probes.readers.training_stacks import StackLog
 from perfdoctor.recording.schema import PythonThread, Sample
@@ -40,13 +39,8 @@ class WaitingThreads:
         if python is None or python.version is None:
             raise LayoutError(f"process {pid} runs no Python that is known")
         self._pid, self._version = pid, python.version
-        self._ids, self._memory = ThreadIds(process), Memory(process)
-        try:
-            self._layout = layouts.of(process, self._memory, self._ids.inner())
-            self._main = self._layout.main_state(self._memory, self._ids.main)
-        except (OSError, LayoutError):
-            self._memory.close()
-            raise
+        self._ids = ThreadIds(process)
+        self._memory, self._layout, self._main = layouts.open(process, self._ids)
 
     def close(self) -> None:
         """Lets go of the process."""

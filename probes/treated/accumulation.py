@@ -12,7 +12,7 @@ class Accumulation:
     Args:
         wanted: `no_sync` is how many passes a step has.
         notes: takes what was seen.
-        steps: tells of steps.
+        steps: reports steps.
     """
 
     def __init__(self, wanted: dict[str, Any], notes: Any, steps: Any) -> None:
@@ -21,7 +21,7 @@ class Accumulation:
         self._steps = steps
 
     def install(self, torch: Any) -> None:
-        """Tells how many passes of a model in DDP lie in a step, and exchanges gradients in the last one only."""
+        """Reports how many passes of a model in DDP lie in a step, and exchanges gradients in the last one only."""
         if not torch.distributed.is_available():
             return
         from torch.nn.parallel import DistributedDataParallel

@@ -30,7 +30,7 @@ class Changes:
     Args:
         wanted: kind of change to its value; the methods below are named like the kinds.
         notes: takes what was changed, and where the job makes what can be changed.
-        steps: tells of steps.
+        steps: reports steps.
     """
 
     def __init__(self, wanted: dict[str, Any], notes: Any, steps: Any) -> None:
@@ -356,7 +356,7 @@ def _script_can_be_imported() -> bool:
 
 
 def _local_rank(ranks: int) -> int | None:
-    """Which of the trainers of this host this process is; None where that cannot be told."""
+    """Which of the trainers of this host this process is; None where that cannot be determined."""
     if ranks == 1:
         return 0
     said = os.environ.get("LOCAL_RANK") or os.environ.get("RANK")

@@ -1,4 +1,4 @@
-"""What a process of the job under trial tells `perfdoctor treat`, in files of its own: events and facts."""
+"""What a process of the job under trial reports to `perfdoctor treat`, in files of its own: events and facts."""
 
 from __future__ import annotations
 

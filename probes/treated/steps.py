@@ -1,4 +1,4 @@
-"""Tells of the steps of a job under trial: when optimizers step and batches come, and what the losses are."""
+"""Reports the steps of a job under trial: when optimizers step and batches come, and what the losses are."""
 
 from __future__ import annotations
 

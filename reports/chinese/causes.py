@@ -1,29 +1,7 @@
 """What is said of each cause: one row for each."""
 
-from typing import NamedTuple
-
 from perfdoctor import causes
-
-
-class Explanation(NamedTuple):
-    """One cause.
-
-    Attributes:
-        title: what it is, as a short noun phrase.
-        goes: what happens in the time that it takes, after "62% 的时间"; "" for what is no bottleneck.
-        means: what happens to a job that it holds back, in sentences.
-        looks_like: what is easily taken for it, and what tells the two apart; "" where nothing does.
-        helps: what to change; "" where nothing has to be.
-        refuted: what would prove the finding wrong, after "如果"; "" where no test is known.
-    """
-
-    title: str
-    goes: str = ""
-    means: str = ""
-    looks_like: str = ""
-    helps: str = ""
-    refuted: str = ""
-
+from perfdoctor.reports.shared_words import Explanation
 
 EXPLAINED = {
     causes.INPUT_PREPROCESSING: Explanation(

@@ -85,7 +85,7 @@ _PYTHON = {
     "of a model of equal blocks, in a fraction of the time: {}": "如果模型由相同的模块组成，这样编译快得多：{}",
     "before fully_shard or FullyShardedDataParallel": "在 fully_shard 或 FullyShardedDataParallel 之前",
     "or pad batches to a few sizes": "或把批次填充到少数几种大小",
-    "TORCH_LOGS=recompiles python train.py tells what differed each time": (
+    "TORCH_LOGS=recompiles python train.py reports what differed each time": (
         "TORCH_LOGS=recompiles python train.py 会说明每次有什么不同"
     ),
     "Adam, SGD and Adagrad take it too": "Adam、SGD 和 Adagrad 也可以",
@@ -223,7 +223,7 @@ _RANKS = {
     "which ports, see ibv_devices; a container needs --device=/dev/infiniband": (
         "指定端口，参见 ibv_devices；容器需要 --device=/dev/infiniband"
     ),
-    "torch.distributed.get_backend() tells which is in use": "torch.distributed.get_backend() 会说明在用哪个",
+    "torch.distributed.get_backend() says which is in use": "torch.distributed.get_backend() 会说明在用哪个",
     "before training, and read them below /dev/shm then": "训练之前执行，之后从 /dev/shm 下读取",
     "afterwards: it is memory": "训练之后执行：它占用内存",
     "before torch is imported": "在导入 torch 之前",

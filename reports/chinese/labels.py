@@ -1,6 +1,6 @@
 """What reports call their own parts: headings, names of rows, and words between numbers."""
 
-from perfdoctor.diagnosis import Text
+from perfdoctor.messages import Text
 
 _SEVERITIES = {"high": "严重", "medium": "中等", "low": "轻微", "none": "无瓶颈", "no bottleneck": "无瓶颈"}
 

@@ -1,15 +1,15 @@
 """What a live view says."""
 
-from perfdoctor.results.view import State
+from perfdoctor.results.view import ThreadActivity
 
 STATES = {
-    State.RUNNING: "运行",
-    State.DELAYED: "缺核",
-    State.BLOCKED: "阻塞",
-    State.WAITING: "等待",
-    State.STOPPED: "暂停",
-    State.ENDED: "结束",
-    State.UNSEEN: "-",
+    ThreadActivity.RUNNING: "运行",
+    ThreadActivity.DELAYED: "缺核",
+    ThreadActivity.BLOCKED: "阻塞",
+    ThreadActivity.WAITING: "等待",
+    ThreadActivity.STOPPED: "暂停",
+    ThreadActivity.ENDED: "结束",
+    ThreadActivity.UNSEEN: "-",
 }
 ROLES = {"trainer": "训练进程", "worker": "worker", "other": "其他"}
 COLUMNS = {

@@ -24,8 +24,8 @@ def interpreter(*, samples: int) -> str:
 
 
 def readings(*, rounds: tuple[tuple[str, int, float], ...]) -> str:
-    told = "，".join(f"{probe} {count} 次（每 {every:.2g} s）" for probe, count, every in rounds)
-    return f"此外读取的计数器：{told}。"
+    listed = "，".join(f"{probe} {count} 次（每 {every:.2g} s）" for probe, count, every in rounds)
+    return f"此外读取的计数器：{listed}。"
 
 
 def marked(*, steps: int, phases: int) -> str:

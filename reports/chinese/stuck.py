@@ -77,8 +77,8 @@ def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks:
 
 
 def still(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
-    told = _who_waits("在观测期间没有在训练", kind, chain, waiting, ranks)
-    return f"{told}观测时间太短，无法与一个很慢的训练步区分。{_unseen(kind, waiting, ranks)}"
+    waits = _who_waits("在观测期间没有在训练", kind, chain, waiting, ranks)
+    return f"{waits}观测时间太短，无法与一个很慢的训练步区分。{_unseen(kind, waiting, ranks)}"
 
 
 def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
@@ -97,8 +97,8 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         )
     if kind == "network":
         return f"作业{is_stuck}：{_waits((*chain, *waiting))}，但一直没有完成。"
-    told = "；".join(f"{_who(halt, several=several)}{_sits(halt)}" for halt in chain)
-    text = f"作业{is_stuck}：{told}。"
+    chained = "；".join(f"{_who(halt, several=several)}{_sits(halt)}" for halt in chain)
+    text = f"作业{is_stuck}：{chained}。"
     return f"{text}{_waits(waiting)}。" if waiting else text
 
 
@@ -115,8 +115,8 @@ def who(*, halt: Halt, several: bool) -> str:
 
 
 def where(*, halt: Halt) -> str:
-    told = _sits(halt)
-    return f"{told}；其他线程位于 {'、'.join(halt.threads)}" if halt.threads else told
+    sits = _sits(halt)
+    return f"{sits}；其他线程位于 {'、'.join(halt.threads)}" if halt.threads else sits
 
 
 def no_call_open(*, open_s: float) -> str:
@@ -152,8 +152,8 @@ def _waits(halts: Sequence[Halt], *, tensors: bool = False) -> str:
     for halt in halts:
         given = f"（{halt.tensors}）" if tensors and halt.tensors else ""
         by_place.setdefault((_sits_for_ranks(halt) + given, halt.line), []).append(halt.rank or 0)
-    told = [f"{_ranks(ranks)} {sits}{f'（{line}）' if line else ''}" for (sits, line), ranks in by_place.items()]
-    return "，".join(told)
+    places = [f"{_ranks(ranks)} {sits}{f'（{line}）' if line else ''}" for (sits, line), ranks in by_place.items()]
+    return "，".join(places)
 
 
 def _sits_for_ranks(halt: Halt) -> str:

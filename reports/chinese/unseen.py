@@ -201,7 +201,7 @@ _TRACING = {
 }
 
 _TRACES = {
-    "The trace is of a device that perfdoctor does not know ({}); what it did cannot be told.": (
+    "The trace is of a device that perfdoctor does not know ({}); what it did is not known.": (
         "trace 来自 perfdoctor 不认识的设备（{}）；无法知道它做了什么。"
     ),
     "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity.": (
@@ -287,7 +287,7 @@ _TRACES = {
     ),
     "record all ranks with the same profiler schedule": "用相同的 profiler schedule 记录所有 rank",
     "name the files so that their order is that of the ranks": "让文件名的顺序与 rank 的顺序一致",
-    "How near operators come to the GPU's peak is not told: {}.": "无法说明算子与 GPU 峰值的接近程度：{}。",
+    "How near operators come to the GPU's peak is not reported: {}.": "无法说明算子与 GPU 峰值的接近程度：{}。",
     "the trace lacks the operators' shapes, types or settings": "trace 中缺少算子的形状、类型或设置",
     "they take less than 10 us each, mostly starting and ending": "它们每个不到 10 us，大部分是启动和结束的开销",
     "torch.profiler.profile(record_shapes=True), of a recent PyTorch": (

@@ -3,30 +3,9 @@
 A text may hold Markdown: names in `code` are those of docs/evidence.md.
 """
 
-from typing import NamedTuple
-
 from perfdoctor import causes
 from perfdoctor.causes import CAUSES
-
-
-class Explanation(NamedTuple):
-    """One cause.
-
-    Attributes:
-        goes: what happens in the time that it takes, after "62 % of the time"; "" for what is no bottleneck.
-        means: what happens to a job that it holds back, in sentences.
-        looks_like: what is easily taken for it, or it for that, and what tells the two apart; goes on after "Looks
-            like"; "" where nothing does.
-        helps: what to change; goes on after "Helps:"; "" where nothing has to be.
-        refuted: what would prove the finding wrong; goes on after "Refuted if"; "" where no test is known.
-    """
-
-    goes: str = ""
-    means: str = ""
-    looks_like: str = ""
-    helps: str = ""
-    refuted: str = ""
-
+from perfdoctor.reports.shared_words import Explanation
 
 EXPLAINED: dict[str, Explanation] = {
     causes.INPUT_PREPROCESSING: Explanation(
@@ -207,9 +186,8 @@ EXPLAINED: dict[str, Explanation] = {
             "line that trains, in the innermost function that does both; a loop over a DataLoader's batches that calls "
             "the model, where another line of the same function leads to whole steps; or ten times as many samples of "
             "forward passes as usual between two of training. Without any of these, evaluations of less than half a "
-            "second above the lines that train are not told from training. On a GPU only the host's own Python in them "
-            "counts here, and inside "
-            "`diagnose()` they stay outside of the account."
+            "second above the lines that train are not distinguished from training. On a GPU only the host's own "
+            "Python in them counts here, and inside `diagnose()` they stay outside of the account."
         ),
         helps="evaluating less often, on a part of the data, in larger batches, in inference mode.",
         refuted=(

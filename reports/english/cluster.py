@@ -37,7 +37,7 @@ def silent_host(*, host: str, why: str) -> str:
 
 
 def ranks_by_host() -> str:
-    return "No launcher told the ranks their numbers: they are numbered host by host, in the order of the hosts' names."
+    return "No launcher numbers the ranks: they are numbered host by host, in the order of the hosts' names."
 
 
 def ranks_by_start() -> str:

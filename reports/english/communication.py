@@ -234,7 +234,7 @@ def use_nccl() -> Fix:
     return Fix(
         "Make sure that NCCL is used",
         "It moves data between GPUs directly; other backends go through host memory.",
-        "torch.distributed.init_process_group('nccl')  # torch.distributed.get_backend() tells which is in use",
+        "torch.distributed.init_process_group('nccl')  # torch.distributed.get_backend() says which is in use",
     )
 
 

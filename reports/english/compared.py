@@ -43,7 +43,7 @@ def same(*, before: str, after: str) -> str:
 
 
 def unsure(*, before: str, after: str) -> str:
-    return f"How sure it is cannot be told: a step takes {after} instead of {before}"
+    return f"How sure it is cannot be determined: a step takes {after} instead of {before}"
 
 
 def not_comparable() -> str:
@@ -61,7 +61,7 @@ def and_share(*, said: str, cause: str, before: str, after: str) -> str:
 def interval(*, low: str, high: str, confidence: str, floor: str, longer: bool, passes: bool) -> str:
     said = (
         f"The speed-up lies between {low} and {high} with {confidence} confidence. The noise floor is {floor}: less "
-        "cannot be told from what these runs vary by anyway."
+        "cannot be distinguished from what these runs vary by anyway."
     )
     said += " Longer runs on a quiet machine may lower it." if longer else ""
     return said + (
@@ -106,7 +106,7 @@ def explaining(*, differences: tuple[tuple[str, str, str], ...]) -> str:
 
 
 def cannot_tell(*, allowed: str) -> str:
-    return f"Whether a step takes longer than allowed cannot be told; {allowed} is allowed."
+    return f"Whether a step takes longer than allowed cannot be determined; {allowed} is allowed."
 
 
 def regression(*, least: str, most: str, allowed: str) -> str:

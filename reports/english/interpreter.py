@@ -46,7 +46,7 @@ def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
     now = "several kernels for each group of parameters" if gpu else "several operators for each parameter"
     return Fix(
         "Update all parameters in one call",
-        f"The optimizer takes {percent(share)} of the time; unless told otherwise, it runs {now}.",
+        f"The optimizer takes {percent(share)} of the time; unless set otherwise, it runs {now}.",
         change + (others if gpu and not trainer else ""),
     )
 
@@ -57,7 +57,7 @@ def compiling_again() -> str:
 
 def compiling_again_refuted() -> str:
     return (
-        "Run with TORCH_LOGS=recompiles: if it tells of no recompilation after the first steps, compiling is not what "
+        "Run with TORCH_LOGS=recompiles: if it reports no recompilation after the first steps, compiling is not what "
         "takes the time."
     )
 
@@ -67,7 +67,7 @@ def compile_once() -> Fix:
         "Keep torch.compile from compiling again",
         "A compiled model holds for the shapes and values that it was compiled for; for others it is compiled anew.",
         "torch.compile(model, dynamic=True)        # or pad batches to a few sizes\n"
-        "# TORCH_LOGS=recompiles python train.py tells what differed each time",
+        "# TORCH_LOGS=recompiles python train.py reports what differed each time",
     )
 
 

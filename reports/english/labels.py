@@ -1,6 +1,6 @@
 """What reports call their own parts: headings, names of rows, and words between numbers."""
 
-from perfdoctor.diagnosis import Text
+from perfdoctor.messages import Text
 from perfdoctor.reports.audience import either
 
 _RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "Communication"}

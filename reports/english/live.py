@@ -1,15 +1,15 @@
 """What a live view says."""
 
-from perfdoctor.results.view import State
+from perfdoctor.results.view import ThreadActivity
 
 STATES = {
-    State.RUNNING: "running",
-    State.DELAYED: "no core",
-    State.BLOCKED: "blocked",
-    State.WAITING: "waiting",
-    State.STOPPED: "stopped",
-    State.ENDED: "ended",
-    State.UNSEEN: "-",
+    ThreadActivity.RUNNING: "running",
+    ThreadActivity.DELAYED: "no core",
+    ThreadActivity.BLOCKED: "blocked",
+    ThreadActivity.WAITING: "waiting",
+    ThreadActivity.STOPPED: "stopped",
+    ThreadActivity.ENDED: "ended",
+    ThreadActivity.UNSEEN: "-",
 }
 ROLES = {"trainer": "trainer", "worker": "worker", "other": "other"}
 COLUMNS = {
@@ -67,7 +67,7 @@ def watched_briefly(*, seconds: float, enough: float) -> str:
 
 
 def names_of_functions() -> str:
-    return "Functions in machine code get their names when you quit; until then some time is not told apart."
+    return "Functions in machine code get their names when you quit; until then some time is not attributed."
 
 
 def no_diagnosis() -> str:

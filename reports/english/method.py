@@ -29,8 +29,8 @@ def interpreter(*, samples: int) -> str:
 
 
 def readings(*, rounds: tuple[tuple[str, int, float], ...]) -> str:
-    told = ", ".join(f"{probe} {count} times (every {every:.2g} s)" for probe, count, every in rounds)
-    return f"Counters beside that: {told}."
+    listed = ", ".join(f"{probe} {count} times (every {every:.2g} s)" for probe, count, every in rounds)
+    return f"Counters beside that: {listed}."
 
 
 def marked(*, steps: int, phases: int) -> str:

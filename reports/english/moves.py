@@ -1,4 +1,4 @@
-"""The next move in an error. Agents are told of their tools, in English only; everybody else of commands."""
+"""The next move in an error. It names tools to agents, in English only, and commands to everybody else."""
 
 from perfdoctor.reports.audience import either
 

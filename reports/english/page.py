@@ -23,7 +23,9 @@ WORDS = {
     "afterwards": "with this change",
     "one_second_becomes": "What takes one second today would take {after}",
     "a_step": "a step: {before} now, {after} then",
-    "up_to": "How much it brings cannot be told beforehand. If all of this cause went away, the job would be {gain}.",
+    "up_to": (
+        "How much it brings cannot be estimated beforehand. If all of this cause went away, the job would be {gain}."
+    ),
     "next": "What limits it then: {title}, {share} of the time today.",
     "rests": "What this rests on",
     "known": "How it is known",

@@ -81,8 +81,8 @@ def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks:
 
 
 def still(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
-    told = _who_waits("did not train while it was watched", kind, chain, waiting, ranks)
-    return f"{told} That was too brief to tell it from a slow step.{_unseen(kind, waiting, ranks)}"
+    waits = _who_waits("did not train while it was watched", kind, chain, waiting, ranks)
+    return f"{waits} That was too brief to tell it from a slow step.{_unseen(kind, waiting, ranks)}"
 
 
 def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
@@ -103,8 +103,8 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         )
     if kind == "network":
         return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and it does not come to an end."
-    told = "; ".join(f"{_who(halt, several=several)} {_sits(halt)}" for halt in chain)
-    text = f"This job {is_stuck}: {told}."
+    chained = "; ".join(f"{_who(halt, several=several)} {_sits(halt)}" for halt in chain)
+    text = f"This job {is_stuck}: {chained}."
     return f"{text} {_first_upper(_waits(waiting))}." if waiting else text
 
 
@@ -123,8 +123,8 @@ def who(*, halt: Halt, several: bool) -> str:
 
 
 def where(*, halt: Halt) -> str:
-    told = _first_upper(_sits(halt))
-    return f"{told}; other threads at {', '.join(halt.threads)}" if halt.threads else told
+    sits = _first_upper(_sits(halt))
+    return f"{sits}; other threads at {', '.join(halt.threads)}" if halt.threads else sits
 
 
 def no_call_open(*, open_s: float) -> str:
@@ -164,11 +164,11 @@ def _waits(halts: Sequence[Halt], *, tensors: bool = False) -> str:
     for halt in halts:
         given = f" with {halt.tensors}" if tensors and halt.tensors else ""
         by_place.setdefault((_sits_for_ranks(halt) + given, halt.line), []).append(halt.rank or 0)
-    told = [
+    places = [
         f"{_ranks(ranks)} {'wait' if len(ranks) > 1 else 'waits'} {sits}{f' at {line}' if line else ''}"
         for (sits, line), ranks in by_place.items()
     ]
-    return ", ".join(told)
+    return ", ".join(places)
 
 
 def _sits_for_ranks(halt: Halt) -> str:

@@ -1,4 +1,4 @@
-"""For tests of advice: the finding that rules make of a job, and what it tells to do."""
+"""For tests of advice: the finding that rules make of a job, and what it advises."""
 
 from perfdoctor.diagnosis import Evidence, Finding
 from perfdoctor.metrics.neighbours import Neighbour

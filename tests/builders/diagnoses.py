@@ -14,8 +14,8 @@ from perfdoctor.diagnosis import (
     Series,
     Verdict,
     advise,
-    say,
 )
+from perfdoctor.messages import say
 from perfdoctor.results.activity import (
     GPU,
     TRAINER,

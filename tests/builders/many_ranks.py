@@ -13,7 +13,7 @@ from perfdoctor.traces.account import SLICES
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.rank import Rank
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
 PER_HOST = 8
 STEPS = 10
@@ -104,7 +104,9 @@ def _rank(
         host_name=f"node{index // PER_HOST:04d}",
         pid=1000 + index,
         events=5000,
-        window=Window(round(skew), last, tuple((int(start[2 * one]), int(end[2 * one + 1])) for one in range(STEPS))),
+        window=TraceWindow(
+            round(skew), last, tuple((int(start[2 * one]), int(end[2 * one + 1])) for one in range(STEPS))
+        ),
         slices=[Amounts({cause: amount / SLICES for cause, amount in total.items()}) for _ in range(SLICES)],
         origin_ns=0,
         devices=("0: NVIDIA H100",),

@@ -10,7 +10,7 @@ from perfdoctor.causes import INPUT_PREPROCESSING
 from perfdoctor.diagnosis import Diagnosis, advise
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.treatment import Control, Outcome, Speedup, Training, Treated, Trial
-from perfdoctor.treat.run import Change, SeenRun
+from perfdoctor.treat.run import RunChange, SeenRun
 from perfdoctor.treat.search import Arm, Found
 from perfdoctor.treat.situation import Treatment
 from tests.builders.diagnoses import input_bound
@@ -25,7 +25,7 @@ def a_run(step_s: float, *, losses: Sequence[float] = (), steps: int = 30, appli
 
 def a_treatment(name: str, **how: Any) -> Treatment:
     """A treatment that sets an environment variable of its own."""
-    how.setdefault("change", Change(variables={name.upper(): "1"}))
+    how.setdefault("change", RunChange(variables={name.upper(): "1"}))
     return Treatment(name, advise("treat.sleeping_threads"), (INPUT_PREPROCESSING,), **how)
 
 
@@ -56,7 +56,7 @@ class Laboratory:
         self._spent_s = 0.0
         self._random = random.Random(seed)
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         self.names.append(name)
         self._spent_s += self._takes_s
         speedup = self._speedup(set(change.variables))

@@ -10,7 +10,7 @@ from perfdoctor.results.view import (
     LinkView,
     PathView,
     ProcessView,
-    State,
+    ThreadActivity,
     ThreadView,
     View,
 )
@@ -19,7 +19,7 @@ GB = 1024.0**3
 
 
 def thread(
-    tid: int, state: State = State.RUNNING, *, cores: float | None = 0.9, call: str = "", on: str = ""
+    tid: int, state: ThreadActivity = ThreadActivity.RUNNING, *, cores: float | None = 0.9, call: str = "", on: str = ""
 ) -> ThreadView:
     return ThreadView(tid, f"thread {tid}", state, call, on, cores, 0.05, 0.0)
 
@@ -42,7 +42,7 @@ def process(
         command=command,
         age_s=75.0,
         main=main,
-        threads=(main, thread(pid + 1, State.BLOCKED, cores=0.1, call="read", on="file:/data/part-1")),
+        threads=(main, thread(pid + 1, ThreadActivity.BLOCKED, cores=0.1, call="read", on="file:/data/part-1")),
         thread_count=9,
         cores=cores,
         memory=2 * GB,
@@ -59,7 +59,7 @@ def process(
 
 def gpu(name: str = "gpu:0") -> GpuView:
     """One of which not everything can be read."""
-    return GpuView(name, "H100", 0.72, 0.4, 0.2, None, 30 * GB, 80 * GB, 410, 700, 61, 1.7e9, 1.98e9, 1e9, 2e9)
+    return GpuView(name, 0.72, 0.4, 0.2, None, 30 * GB, 80 * GB, 410, 700, 61, 1.7e9, 1.98e9, 1e9, 2e9)
 
 
 HOST = HostView(

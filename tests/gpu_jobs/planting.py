@@ -37,7 +37,7 @@ class Plant:
     Attributes:
         make: yields the job with it and the job without it.
         cause: what it is.
-        needs: what only tells it from the healthy state: ``device`` (NVML), ``gpm`` (its performance monitoring).
+        needs: what alone shows it: ``device`` (NVML), ``gpm`` (its performance monitoring).
     """
 
     make: Callable[[Draw], tuple[Job, Job]]

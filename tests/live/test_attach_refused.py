@@ -73,7 +73,7 @@ def test_stacks_that_cannot_be_read_are_missed_by_name(tmp_path: Path) -> None:
             "attach", ours.pid, "--duration", "3", "--json", tmp_path / "a.json",
             prefix=(sys.executable, str(TARGETS / "job_untraced.py"), str(ours.pid)),
         )  # fmt: skip
-    # On a busy machine threads are sampled more rarely as well, which is told in a row of its own.
+    # On a busy machine threads are sampled more rarely as well, which is reported in a row of its own.
     told = [one for one in answer.told["not_examined"] if "instead of" not in one["reason"]]
     missed = {entry["probe"]: entry for entry in told}
     assert "system calls" in missed["threads"]["reason"]

@@ -139,7 +139,7 @@ def test_a_disk_that_fills_up_while_recording(tmp_path: Path) -> None:
     assert run.status == 0, run.err
     assert run.err.count("cannot be written any more") == 1
     assert "Traceback" not in run.err
-    # What was seen until then is told.
+    # What was seen until then is reported.
     assert run.told["job"]["watched_seconds"] > 0
 
 

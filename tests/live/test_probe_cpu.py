@@ -14,8 +14,7 @@ from perfdoctor.probes.cpu import CpuProbe
 from perfdoctor.probes.readers.neighbours import Neighbours
 from perfdoctor.probes.readers.numa import node_of_device
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, stat_fields
-from perfdoctor.recording.core_list import core_list, core_text
-from perfdoctor.recording.schema import Fact, Reading
+from perfdoctor.recording.schema import Fact, Reading, core_list, core_text
 from tests.processes.watching import complaints, facts, looked, number, opened, plant, program, readings, remove_group
 
 pytestmark = pytest.mark.alone

@@ -24,7 +24,7 @@ from perfdoctor.probes.readers.procfs import descendants_of_self
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.wording import worded
 from perfdoctor.results.treatment import Outcome, Training
-from perfdoctor.treat.run import Change, Runner, SeenRun, StepWindow
+from perfdoctor.treat.run import RunChange, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Found, search
 from perfdoctor.treat.situation import Situation
 from perfdoctor.treat.staging import pieces, waited_files
@@ -61,10 +61,10 @@ def runner(workplace: Workplace, *arguments: object) -> Runner:
 
 def test_runs_of_a_job_are_the_same_and_leave_nothing(workplace: Workplace, project: Path, tmp_path: Path) -> None:
     orphan = tmp_path / "orphan"
-    runs = [runner(workplace, "--orphan", orphan, "--save", "model.pt").run(Change(), WINDOW)]
+    runs = [runner(workplace, "--orphan", orphan, "--save", "model.pt").run(RunChange(), WINDOW)]
     assert until(lambda: not psutil.pid_exists(int(orphan.read_text())))
     assert not [one for one in psutil.Process().children(recursive=True) if JOB in " ".join(one.cmdline())]
-    runs.append(runner(workplace).run(Change(), WINDOW))
+    runs.append(runner(workplace).run(RunChange(), WINDOW))
     assert [worded(run.failure) for run in runs] == ["", ""]
     assert all(len(run.ends_ns) >= 26 and run.pace() for run in runs)
     assert runs[0].losses[:20] == runs[1].losses[:20]
@@ -76,7 +76,7 @@ def test_runs_of_a_job_are_the_same_and_leave_nothing(workplace: Workplace, proj
 def test_a_daemon_of_the_job_is_none_of_ours_while_it_runs(workplace: Workplace, tmp_path: Path) -> None:
     """Else the cores that it takes would count as perfdoctor's, and the job that waits for them as sound."""
     orphan = tmp_path / "orphan"
-    with runner(workplace, "--orphan", orphan).live(Change()):
+    with runner(workplace, "--orphan", orphan).live(RunChange()):
         assert until(lambda: orphan.exists() and orphan.read_text())
         pid = int(orphan.read_text())
         assert pid not in descendants_of_self(Path("/"), frozenset())
@@ -84,14 +84,14 @@ def test_a_daemon_of_the_job_is_none_of_ours_while_it_runs(workplace: Workplace,
 
 
 def test_a_change_with_which_the_job_crashes_says_its_last_word(workplace: Workplace) -> None:
-    change = Change({"loader": {"num_workers": 1}})
+    change = RunChange({"loader": {"num_workers": 1}})
     run = runner(workplace, "--crash-with", "num_workers").run(change, WINDOW)
     assert worded(run.failure) == "The job ended with status 1: RuntimeError: this job wants no such thing"
 
 
 def test_a_job_that_ends_by_itself_is_of_use_if_it_made_enough_steps(workplace: Workplace) -> None:
-    assert not runner(workplace, "--steps", 16).run(Change(), WINDOW).failure
-    assert "Only 8 steps" in worded(runner(workplace, "--steps", 8).run(Change(), WINDOW).failure)
+    assert not runner(workplace, "--steps", 16).run(RunChange(), WINDOW).failure
+    assert "Only 8 steps" in worded(runner(workplace, "--steps", 8).run(RunChange(), WINDOW).failure)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ class Laboratory:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         return self._runner.run(change, StepWindow(2, 5, 60, 60))
 
     def left_s(self) -> float:
@@ -210,11 +210,11 @@ def test_a_run_reads_copies_in_memory_and_the_next_one_does_not(
     told = tmp_path / "told"
     reading = Runner([sys.executable, READING, "../data", "--told", str(told)], workplace)
     assert workplace.stage([str(data)], 2**30, soon()) == ""
-    run = reading.run(Change({"staged": [str(data)]}), WINDOW)
+    run = reading.run(RunChange({"staged": [str(data)]}), WINDOW)
     assert (worded(run.failure), run.applied()) == ("", {"staged"})
     seen = json.loads(told.read_text())
     assert (seen["in memory"], seen["path"], seen["refused"]) == (True, str(data / "a.bin"), "Read-only file system")
-    as_it_is = reading.run(Change(), WINDOW)
+    as_it_is = reading.run(RunChange(), WINDOW)
     assert json.loads(told.read_text()) == {"in memory": False, "path": str(data / "a.bin"), "refused": ""}
     assert not as_it_is.applied()
     assert run.losses[:20] == as_it_is.losses[:20]
@@ -227,7 +227,7 @@ def test_what_the_working_folder_holds_is_staged_too(workplace: Workplace, data:
     told = project.parent / "told"
     reading = Runner([sys.executable, READING, "own", "--told", str(told)], workplace)
     assert workplace.stage([str(own)], 2**30, soon()) == ""
-    assert not reading.run(Change({"staged": [str(own)]}), WINDOW).failure
+    assert not reading.run(RunChange({"staged": [str(own)]}), WINDOW).failure
     seen = json.loads(told.read_text())
     assert seen["in memory"]
     assert seen["path"].startswith(str(workplace.scratch))
@@ -250,10 +250,10 @@ def test_accumulated_gradients_are_exchanged_in_the_last_pass_only(workplace: Wo
     ranks = Runner(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", RANKS], workplace
     )
-    as_it_is = ranks.run(Change(), WINDOW)
+    as_it_is = ranks.run(RunChange(), WINDOW)
     steps = [fact for fact in as_it_is.facts if fact["kind"] == "accumulation"]
     assert {(fact["passes"], fact["exchanged"], fact["models"]) for fact in steps} == {(4, 4, 1), (2, 2, 1)}
-    less = ranks.run(Change({"no_sync": 4}), WINDOW)
+    less = ranks.run(RunChange({"no_sync": 4}), WINDOW)
     assert (worded(less.failure), less.applied()) == ("", {"no_sync"})
     first = min(len(as_it_is.losses), len(less.losses))
     assert first > 60
@@ -263,7 +263,7 @@ def test_accumulated_gradients_are_exchanged_in_the_last_pass_only(workplace: Wo
 @needs_two_cores
 def test_trainer_and_workers_run_on_cores_of_their_own(workplace: Workplace, tmp_path: Path) -> None:
     own, others = sorted(os.sched_getaffinity(0))[:2]
-    change = Change({"loader": {"num_workers": 1}, "affinity": [[[own], [others]]]})
+    change = RunChange({"loader": {"num_workers": 1}, "affinity": [[[own], [others]]]})
     told = tmp_path / "worker"
     run = runner(workplace, "--tell-cores", told).run(change, WINDOW)
     assert (worded(run.failure), run.applied()) == ("", {"loader", "affinity"})
@@ -274,7 +274,7 @@ def test_workers_come_from_a_fork_server(workplace: Workplace, tmp_path: Path) -
     loader = {"num_workers": 1, "multiprocessing_context": "forkserver"}
     told = tmp_path / "worker"
     training = runner(workplace, "--tell-cores", told)
-    run = training.run(Change({"loader": loader, "preload": ["__main__", "torch"]}), WINDOW)
+    run = training.run(RunChange({"loader": loader, "preload": ["__main__", "torch"]}), WINDOW)
     assert (worded(run.failure), run.applied()) == ("", {"loader", "preload"})
     assert json.loads(told.read_text())["parent has torch"]
 

@@ -16,8 +16,9 @@ from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.capture.target import Relative, family_of, require_target, require_torch
 from perfdoctor.commands.attach import load_analysis
 from perfdoctor.commands.sources import Source, read_source
-from perfdoctor.diagnosis import Diagnosis, say
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.probes import Availability, all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.audience import for_agents

@@ -149,12 +149,12 @@ async def read_finding(context: Call, diagnosis: Name, number: Number = 1) -> An
     report = await _read(session, found) if isinstance(found, Path) else found
     if isinstance(found, Path):
         diagnosis = session.keep(report)
-    told = diagnosis_of(report.source.document)
-    if number > len(told.findings):
+    read = diagnosis_of(report.source.document)
+    if number > len(read.findings):
         raise PerfDoctorError(
-            f"{diagnosis} has {len(told.findings)} findings, and no number {number}.", hint="Numbers begin with 1."
+            f"{diagnosis} has {len(read.findings)} findings, and no number {number}.", hint="Numbers begin with 1."
         )
-    return _result(await to_thread.run_sync(tell_finding, told, diagnosis, number))
+    return _result(await to_thread.run_sync(tell_finding, read, diagnosis, number))
 
 
 async def compare(context: Call, before: Run, after: Run) -> Annotated[CallToolResult, ToldComparison]:
@@ -306,7 +306,7 @@ def _path(text: str) -> Path:
 
 @asynccontextmanager
 async def _progress(context: Call) -> AsyncIterator[None]:
-    """Tells the agent every second how long its call has taken, so that it does not give up."""
+    """Reports to the agent every second how long its call has taken, so that it does not give up."""
     failed: PerfDoctorError | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_tell_progress, context)

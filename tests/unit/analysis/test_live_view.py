@@ -15,7 +15,7 @@ from perfdoctor.recording.schema import Event, Unavailable
 from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.reports import json as report
 from perfdoctor.reports.wording import worded
-from perfdoctor.results.view import State, View
+from perfdoctor.results.view import ThreadActivity, View
 from tests.builders.jobs import START, at, code, process, readings, stacks, thread, write
 from tests.recordings import corpus, packing
 
@@ -60,7 +60,7 @@ def test_readings_are_those_of_the_recording(tmp_path: Path) -> None:
     assert sum(by_process) == pytest.approx(view.host.job, abs=0.15)
     assert all(one.memory is not None and one.memory > 1e7 for one in view.processes)
     busiest = max((one for one in view.processes if one.role == "worker"), key=lambda one: one.cores or 0.0)
-    assert busiest.main.state in (State.RUNNING, State.DELAYED)
+    assert busiest.main.state in (ThreadActivity.RUNNING, ThreadActivity.DELAYED)
     assert busiest.main.cores == pytest.approx(busiest.cores, abs=0.2)
 
 

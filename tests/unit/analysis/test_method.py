@@ -1,11 +1,12 @@
-"""The page says of one job how its numbers were made: what is told is what the recording has."""
+"""The page says of one job how its numbers were made: what is reported is what the recording has."""
 
 from pathlib import Path
 
 import pytest
 
 from perfdoctor.analysis.from_recording import examine
-from perfdoctor.diagnosis import Diagnosis, Message
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.messages import Message
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample, InterpreterSample, StackSegment
 from perfdoctor.reports.html import render

@@ -1,10 +1,11 @@
-"""Passes over the accounts: the slowest stage of a loader, the excess of late ranks, and messages instead of bytes."""
+"""Passes over the accounts: a loader's slowest stage, the excess of late ranks, what samples stand for after them."""
 
 import pytest
 
-from perfdoctor.attribution.account import Account
-from perfdoctor.attribution.passes import charge_excess, going_with_the_largest
+from perfdoctor.attribution.account import Account, Sampled
+from perfdoctor.attribution.passes import charge_excess, going_with_the_largest, settled_samples
 from perfdoctor.attribution.share import Share
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 
@@ -84,3 +85,38 @@ def test_an_exchange_makes_no_rank_late() -> None:
     victim, _ = charge_excess([victim, culprit])
     assert victim.by_rank()["io.storage_read", 1] == pytest.approx(0.4)
     assert victim.causes()["communication.bandwidth"] == 0.0
+
+
+TRAINER = Process(1, 0, 0, None, "trainer", 0, 0)
+
+
+def settled(samples: list[dict[str, float]], final: dict[str, float]) -> list[dict[str, float]]:
+    """The samples of one second, by an account that has other causes for it."""
+    taken = [Sampled(number, Amounts(causes)) for number, causes in enumerate(samples)]
+    account = Account(TRAINER, own={0: Amounts(final)}, samples=taken)
+    found = settled_samples(account, 0, 1000)
+    assert [sample.time_ns for sample in found] == list(range(len(samples)))
+    return [dict(sample.causes) for sample in found]
+
+
+def test_an_account_that_no_pass_changed_leaves_its_samples() -> None:
+    samples = [{"a": 0.3, "b": 0.1}, {"b": 0.6}]
+    assert settled(samples, {"a": 0.3, "b": 0.7}) == [pytest.approx(sample) for sample in samples]
+
+
+def test_what_was_renamed_is_renamed_at_each_sample() -> None:
+    assert settled([{"a": 0.4}, {"a": 0.1, "b": 0.5}], {"c": 0.5, "b": 0.5}) == [
+        pytest.approx({"c": 0.4}),
+        pytest.approx({"c": 0.1, "b": 0.5}),
+    ]
+
+
+def test_what_a_cause_loses_goes_to_those_that_gain_and_only_where_it_was() -> None:
+    found = settled([{"wait": 0.6}, {"busy": 0.4}], {"wait": 0.3, "busy": 0.5, "late": 0.2})
+    assert found == [pytest.approx({"wait": 0.3, "busy": 0.1, "late": 0.2}), pytest.approx({"busy": 0.4})]
+
+
+def test_waits_for_other_ranks_count_and_sums_stay() -> None:
+    samples = [Sampled(0, Amounts({"a": 0.25})), Sampled(500, Amounts({"b": 0.25}))]
+    account = Account(TRAINER, own={0: Amounts({"a": 0.5})}, waits={(0, 1): Amounts({"b": 0.5})}, samples=samples)
+    assert settled_samples(account, 0, 1000) == samples

@@ -150,7 +150,7 @@ def briefly(*shares: float) -> dict[str, Any]:
 
 
 def test_shares_of_a_brief_watch_stay_within_what_is_possible() -> None:
-    """Whatever is told of them: neither below 0 nor above 1, and no change by more than either leaves room for."""
+    """Whatever is reported of them: neither below 0 nor above 1, and no change by more than either leaves room for."""
     chance, told = random.Random(3), 0
     for _ in range(200):
         alike = 10 ** chance.uniform(0, 4)  # blocks; around shares that may be near 0 or 1

@@ -17,9 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 import perfdoctor
 from perfdoctor.__main__ import main
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording.left_stacks import file_for
+from perfdoctor.exports.frames import read_frames
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, Sample
+from perfdoctor.recording.stack_segments import file_for
 from perfdoctor.reports import html
 from perfdoctor.reports import json as json_report
 from tests.builders import diagnoses
@@ -270,7 +271,7 @@ def test_a_recording_without_stacks_has_none_to_export(tmp_path: Path, capsys: p
 def test_tables_are_those_of_the_notebook(kind: str, made: Path) -> None:
     folder = exported(made, kind)
     with Recording.open(made) as recording:
-        frames = recording.frames()
+        frames = read_frames(recording)
     assert {file.name for file in folder.iterdir()} == {f"{name}.{kind}" for name in frames}
     file = folder / f"readings.{kind}"
     again = pd.read_csv(file) if kind == "csv" else pd.read_parquet(file)
@@ -281,7 +282,7 @@ def test_tables_are_those_of_the_notebook(kind: str, made: Path) -> None:
 
 def test_all_tables_of_a_real_job_are_read_back(real: Path) -> None:
     with Recording.open(real) as recording:
-        frames = recording.frames()
+        frames = read_frames(recording)
     csv, parquet = exported(real, "csv", "as csv"), exported(real, "parquet", "as parquet")
     for name, frame in frames.items():
         table = pq.read_table(parquet / f"{name}.parquet")

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.exports.metrics import Figures
+from perfdoctor.exports.metrics import JobMetrics
 from perfdoctor.exports.otlp import Sender
 from perfdoctor.live import exporter
 from perfdoctor.live.analyst import Analyst
@@ -114,6 +114,6 @@ def test_when_the_recording_is_gone_there_are_no_figures_and_nothing_more_is_sen
         def newest(self) -> None:
             raise PerfDoctorError("The recording is gone.", hint="")
 
-    analyst = cast("Analyst[Figures]", Gone())
+    analyst = cast("Analyst[JobMetrics]", Gone())
     assert list(exporter._metrics(analyst)) == []
     exporter._send(Sender("http://127.0.0.1:1"), analyst)

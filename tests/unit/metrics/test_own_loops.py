@@ -1,7 +1,7 @@
 """Which loops of the job's own its lines ran in."""
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.own_loops import Loop, OwnLoops
+from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
 from perfdoctor.recording.own_source import SourceLoop
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
@@ -24,7 +24,7 @@ def seen(*stacks: tuple[Frame, ...]) -> Stacks:
     return Stacks.read(jobs.stacks(1, *stacks, times=10 * len(stacks), every_s=0.01))
 
 
-def loops(stacks: Stacks, lines: dict[str, float], *rows: SourceLoop) -> tuple[Loop, ...]:
+def loops(stacks: Stacks, lines: dict[str, float], *rows: SourceLoop) -> tuple[CostlyLoop, ...]:
     return OwnLoops(stacks, rows).of(lines, 10.0)
 
 
@@ -37,7 +37,7 @@ def test_a_line_belongs_to_the_innermost_loop_around_it_or_its_callers_but_not_t
     }
     inner, outer = SourceLoop(LOSS, 6, 8, carries=True), SourceLoop(LOSS, 5, 9, carries=False)
     found = loops(seen(BACKWARD, MODEL, PAIRS), lines, EPOCHS, outer, inner)
-    assert found == (Loop(f"{LOSS}:6 pairs", 0.2, carries=True),)
+    assert found == (CostlyLoop(f"{LOSS}:6 pairs", 0.2, carries=True),)
 
 
 def test_a_loop_over_a_loader_is_none() -> None:
@@ -53,5 +53,5 @@ def test_of_a_loop_it_is_known_that_it_calls_a_layer_for_one_piece_of_a_sequence
     loop = SourceLoop(TRAIN, 11, 13, carries=True)
     lines = {f"{TRAIN}:12 Net.forward": 10.0}
     assert loops(seen(cell, MODEL), lines, loop) == (
-        Loop(f"{TRAIN}:11 Net.forward", 1.0, carries=True, cell="GRUCell"),
+        CostlyLoop(f"{TRAIN}:11 Net.forward", 1.0, carries=True, cell="GRUCell"),
     )

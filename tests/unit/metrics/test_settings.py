@@ -123,7 +123,7 @@ def test_mounts_and_gpus() -> None:
 
 
 def of_code(*stacks: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Settings:
-    """What is told by a trainer that was seen in each of some stacks in turn."""
+    """The settings of a trainer that was seen in each of some stacks in turn."""
     named = [row for tid, name in enumerate(threads) for row in jobs.thread(tid, TRAINER, name=name)]
     seen = jobs.stacks(TRAINER, *stacks, times=times)
     return read_code_settings(jobs.timeline([*jobs.process(TRAINER), *named, *seen]))

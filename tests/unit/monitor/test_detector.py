@@ -1,4 +1,4 @@
-"""What is told of days of a job: changes with their dates, and nothing where nothing happened."""
+"""What is reported of days of a job: changes with their dates, and nothing where nothing happened."""
 
 import random
 from itertools import chain

@@ -6,18 +6,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from perfdoctor.exports.prometheus import render
 from perfdoctor.monitor.history import History
-from perfdoctor.monitor.metrics import Figures
+from perfdoctor.monitor.metrics import HistoryMetrics
 from perfdoctor.results.history import Appeared, Beat, Happened, Incident, LongStep, Presence, Window
 
 
-def told(figures: Figures) -> dict[tuple[str, str], float]:
+def told(figures: HistoryMetrics) -> dict[tuple[str, str], float]:
     """Values by name and label, as a scraper reads them."""
     families = text_string_to_metric_families(render(figures.newest()).decode())
     return {(one.name, "".join(one.labels.values())): one.value for family in families for one in family.samples}
 
 
 def test_figures_follow_the_history(tmp_path: Path) -> None:
-    history, figures = History(tmp_path), Figures(tmp_path / "history.jsonl")
+    history, figures = History(tmp_path), HistoryMetrics(tmp_path / "history.jsonl")
     assert told(figures) == {}
     history.add(Presence(1.0, Appeared.FOUND, 7))
     history.add(Beat(1.0, 30.0, 300, 33.0, (LongStep(3.0, 3.0, 17),), {"job_memory_bytes": 1e9}))
@@ -41,7 +41,7 @@ def test_figures_follow_the_history(tmp_path: Path) -> None:
 
 
 def test_totals_stay_when_a_history_is_shortened(tmp_path: Path) -> None:
-    history, figures = History(tmp_path), Figures(tmp_path / "history.jsonl")
+    history, figures = History(tmp_path), HistoryMetrics(tmp_path / "history.jsonl")
     lines = (
         Presence(1.0, Appeared.FOUND, 7),
         Beat(1.0, 30.0, 300, 30.0),
@@ -60,7 +60,7 @@ def test_totals_stay_when_a_history_is_shortened(tmp_path: Path) -> None:
 
 
 def test_a_history_that_is_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
-    history, figures = History(tmp_path), Figures(tmp_path / "history.jsonl")
+    history, figures = History(tmp_path), HistoryMetrics(tmp_path / "history.jsonl")
     history.add(Beat(1.0, 30.0, 300, 30.0))
     history.add(Beat(31.0, 30.0, 300, 30.0))
     assert told(figures)["perfdoctor_steps_total", ""] == 600

@@ -1,12 +1,15 @@
-"""What a process runs, by the names of what is mapped into it."""
+"""What a process runs, by the names of what is mapped into it, and what is read of its interpreter while it goes on."""
 
+import ctypes
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from perfdoctor.probes.readers.cpython import Layout
 from perfdoctor.probes.readers.process import versions_of
+from perfdoctor.probes.readers.process_memory import Memory
 
 PACKAGES = "/opt/some where/lib/python3.12/site-packages"
 
@@ -37,3 +40,15 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 def test_this_process_runs_this_python() -> None:
     assert versions_of(os.getpid())["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.mark.parametrize(("word", "ident"), [(0x7F57_C0AE_D640, 0x7F57_C0AE_D640), ((1 << 63) + 5, None)])
+def test_what_is_no_address_is_no_threads_identifier(word: int, ident: int | None) -> None:
+    """A recording could not hold it: attach had ended in an ``OverflowError``."""
+    state = ctypes.c_uint64(word)
+    memory = Memory(Path("/proc/self"))
+    try:
+        layout = Layout(holder=None, collecting=0, thread_id=0, native_id=0)
+        assert layout.ident(memory, ctypes.addressof(state)) == ident
+    finally:
+        memory.close()

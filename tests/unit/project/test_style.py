@@ -23,9 +23,9 @@ CATCH_ALL = {
     ("perfdoctor/api.py", "_start"),
     # What goes wrong in the thread that makes live views is raised in the one that draws them.
     ("perfdoctor/live/analyst.py", "run"),
-    # A library of a GPU's driver may raise anything; it is told as what could not be seen.
+    # A library of a GPU's driver may raise anything; it is reported as what could not be seen.
     ("probes/gpu.py", "_run"),
-    # Nor between two steps; there the reason is told in the report.
+    # Nor between two steps; there the report has the reason.
     ("probes/inside/session.py", "step_ended"),
     # Nor whatever is wrong with a profiler.
     ("probes/inside/profiler_run.py", "_harmless"),

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown, github, html
+from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown, html
 from perfdoctor.results.comparison import Comparison
 from tests.builders import diagnoses
 from tests.builders.comparisons import SETTINGS, compared, finding, report, step_times
@@ -56,7 +56,7 @@ def test_what_is_said_of_the_limit(times: float, limit: float, said: str) -> Non
 def test_a_report_of_an_older_version_is_said_to_have_no_interval() -> None:
     old = {name: value for name, value in report([0.1] * 100).items() if name != "blocks"}
     text = console(compared(old, report([0.05] * 200)))
-    assert text.startswith("How sure it is cannot be told: a step takes 50 ms instead of 100 ms")
+    assert text.startswith("How sure it is cannot be determined: a step takes 50 ms instead of 100 ms")
     assert "perfdoctor report RECORDING --json FILE.json" in text
 
 
@@ -134,17 +134,17 @@ def test_nothing_of_a_run_s_becomes_markup_or_steers_a_terminal() -> None:
     assert not [tag for tag, _ in page.tags if tag in ("script", "img")]
     assert "<script" not in compared_markdown.render(attacked)
     assert "@all" not in compared_markdown.render(attacked).replace("\\@all", "")
-    for render in (compared_html.render, compared_markdown.render, github.annotation, console):
+    for render in (compared_html.render, compared_markdown.render, compared_markdown.annotation, console):
         assert "\x1b" not in render(attacked)
-    assert "\n" not in github.annotation(attacked)
+    assert "\n" not in compared_markdown.annotation(attacked)
     json.loads(compared_json.render(attacked))
 
 
 def test_a_workflow_is_warned_where_nothing_can_be_told() -> None:
     few = [0.1, 0.1, 0.4, 0.1, 1.4, 0.2, 0.1, 1.0]
-    assert github.annotation(compared(report(few), report(few[::-1]))).startswith("::warning ")
-    assert github.annotation(compared(report([0.1] * 150), report([0.1] * 150))).startswith("::notice ")
+    assert compared_markdown.annotation(compared(report(few), report(few[::-1]))).startswith("::warning ")
+    assert compared_markdown.annotation(compared(report([0.1] * 150), report([0.1] * 150))).startswith("::notice ")
 
 
 def test_a_workflow_command_is_escaped() -> None:
-    assert github.command("error", "a: 50%, b", "1\r\n2") == "::error title=a%3A 50%25%2C b::1%0D%0A2"
+    assert compared_markdown.command("error", "a: 50%, b", "1\r\n2") == "::error title=a%3A 50%25%2C b::1%0D%0A2"

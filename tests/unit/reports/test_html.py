@@ -188,7 +188,7 @@ def test_before_and_after_is_that_of_the_first_change() -> None:
 def test_what_cannot_be_predicted_is_bounded() -> None:
     text = Page(render(diagnoses.input_bound())).text
     most = "If all of this cause went away, the job would be up to 2.3 times as fast."
-    assert f"How much it brings cannot be told beforehand. {most}" in text
+    assert f"How much it brings cannot be estimated beforehand. {most}" in text
 
 
 def test_look_alikes_are_ruled_out_by_what_was_measured() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Advice, Fix, Message
+from perfdoctor.diagnosis import Advice, Fix
 from perfdoctor.knowledge.libraries import USES
+from perfdoctor.messages import Message
 from perfdoctor.metrics import settings
 from perfdoctor.metrics.names import METRICS
 from perfdoctor.reports import compared_console, compared_html, console, html, treated_html

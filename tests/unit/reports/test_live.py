@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports.language import language
 from perfdoctor.reports.live import MIN_HEIGHT, MIN_WIDTH, Drawing
 from perfdoctor.reports.live_keys import SORTS, Selection, moved_on, press, selected
 from perfdoctor.reports.wording import live_words
-from perfdoctor.results.view import State, View
+from perfdoctor.results.view import ThreadActivity, View
 from tests.builders import diagnoses, views
 from tests.builders.phrases import english_runs
 
@@ -251,5 +251,5 @@ def test_a_recorder_that_is_gone_is_noticed() -> None:
 
 def test_a_thread_without_a_core_is_told_from_one_that_runs() -> None:
     crowded = views.process(100)
-    crowded = replace(crowded, main=replace(crowded.main, state=State.DELAYED))
+    crowded = replace(crowded, main=replace(crowded.main, state=ThreadActivity.DELAYED))
     assert " no core " in line(drawn(views.view(crowded)), "    100 trainer")

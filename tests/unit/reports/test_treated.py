@@ -6,7 +6,8 @@ from io import StringIO
 
 import pytest
 
-from perfdoctor.diagnosis import advise, say
+from perfdoctor.diagnosis import advise
+from perfdoctor.messages import say
 from perfdoctor.reports import outputs, treated_console, treated_html, treated_json
 from perfdoctor.results.treatment import Outcome, Speedup, Training, Treated
 from tests.builders.diagnoses import ATTACK, TERMINAL_ATTACK, input_bound

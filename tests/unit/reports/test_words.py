@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import perfdoctor.reports
-from perfdoctor.diagnosis import Advice, Fix, advise, say
+from perfdoctor.diagnosis import Advice, Fix, advise
+from perfdoctor.messages import say
 from perfdoctor.reports import language
 from perfdoctor.reports.wording import worded, worded_fix
 from tests.unit.project.sources import modules

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.causes import EVALUATION
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.metrics.own_loops import Loop
+from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
@@ -59,7 +59,10 @@ def test_a_loop_is_promised_what_runs_in_it_and_without_one_nothing_is_told_of_l
     case = replace(
         case_of(PYTHON, 0.5),
         lines={PYTHON: (("/job/net.py:20 Net.forward", 0.6), ("/job/loss.py:7 pairs", 0.4))},
-        loops={PYTHON: (Loop("/job/loss.py:6 pairs", 0.4),), "cpu.model_compute": (Loop("/job/loss.py:6 pairs", 0.2),)},
+        loops={
+            PYTHON: (CostlyLoop("/job/loss.py:6 pairs", 0.4),),
+            "cpu.model_compute": (CostlyLoop("/job/loss.py:6 pairs", 0.2),),
+        },
     )
     fixes = fixes_of(case, PYTHON)
     fix = fixes["Let one operation stand for the loop at /job/loss.py:6 pairs"]
@@ -74,7 +77,7 @@ def test_a_loop_is_promised_what_runs_in_it_and_without_one_nothing_is_told_of_l
 
 def test_a_loop_of_which_each_round_needs_the_last_keeps_its_rounds_unless_a_layer_does_all_of_them() -> None:
     lines = {PYTHON: (("/job/net.py:20 Net.forward", 1.0),)}
-    loop = Loop("/job/net.py:19 Net.forward", 0.9, carries=True)
+    loop = CostlyLoop("/job/net.py:19 Net.forward", 0.9, carries=True)
     kept = fixes_of(replace(case_of(PYTHON, 0.5), lines=lines, loops={PYTHON: (loop,)}), PYTHON)
     fix = kept["Let each round of the loop at /job/net.py:19 Net.forward work on more at once"]
     assert fix.predicted_speedup == pytest.approx(1 / 0.75)

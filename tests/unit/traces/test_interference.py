@@ -1,4 +1,4 @@
-"""Collectives and kernels that share a GPU: their fault is told from the network's, in planted and real traces."""
+"""Collectives and kernels that share a GPU: their fault is no fault of the network, in planted and real traces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def overlapping(folder: Path, *, slower: float = SLOWER, noise: float = 0.01, sh
         folder: to write to.
         slower: how many times as long kernels take beside it.
         noise: what kernels of a kind differ by.
-        share: whether the first eight are the same kernels; otherwise nothing tells what the last ones take alone.
+        share: whether the first eight are the same kernels; otherwise nothing shows what the last ones take alone.
     """
     random = Random(3)
     made = MadeTrace()

@@ -9,7 +9,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.device import classify_work, split_devices
 from perfdoctor.traces.reader import read_trace
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 from tests.builders.traces import diagnose_traces
 from tests.files import real
 
@@ -142,7 +142,7 @@ def test_the_late_rank_is_named_with_what_makes_it_late() -> None:
 )
 def test_device_times_are_those_that_others_measured(name: str, busy: float, exposed: float) -> None:
     trace = read_trace(real(name))
-    whole = Window(int(trace.device.start.min()), int(trace.device.end.max()))
+    whole = TraceWindow(int(trace.device.start.min()), int(trace.device.end.max()))
     [time] = split_devices(trace, classify_work(trace), whole)
     assert 100 * time.busy.total / whole.length == pytest.approx(busy, abs=0.01)
     alone = {work.name: 100 * times.total / whole.length for work, times in time.alone.items()}

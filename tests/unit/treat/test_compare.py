@@ -1,4 +1,4 @@
-"""How runs are compared: what is said of changes with a known effect, many times over."""
+"""How runs are compared: what is said of changes with a known effect, many times over, and whether losses differ."""
 
 import math
 import random
@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.results.treatment import Outcome, Speedup
-from perfdoctor.treat.compare import compare, judge, steady_from
+from perfdoctor.results.treatment import Outcome, Speedup, Training
+from perfdoctor.treat.compare import compare, compare_losses, judge, steady_from
 
 LOOKS = (2, 3, 4, 5)
 
@@ -77,3 +77,47 @@ def test_first_steps_that_take_longer_are_left_out() -> None:
 @pytest.mark.parametrize("times", [[], [5.0], [1.0] * 20, [1.0, 1.0]], ids=len)
 def test_nothing_is_left_out_of_steady_steps(times: list[float]) -> None:
     assert steady_from(times) == 0
+
+
+def course(seed: int, *, end: float = 0.5, steps: int = 80) -> list[float]:
+    """Losses that fall, with the spread that batches have."""
+    rng = random.Random(seed)
+    return [end + (2.3 - end) * math.exp(-step / 30) + rng.gauss(0, 0.1) for step in range(steps)]
+
+
+def test_the_same_losses_are_identical() -> None:
+    assert compare_losses([course(1), course(1)], [course(1), course(1)], exact=True) is Training.IDENTICAL
+
+
+def test_only_what_all_runs_have_is_compared() -> None:
+    shorter = course(1)[:30]
+    assert compare_losses([course(1), course(1)], [shorter], exact=True) is Training.IDENTICAL
+
+
+def test_a_change_that_may_not_touch_losses_must_not() -> None:
+    rounded = [loss * (1 + 1e-7) for loss in course(1)]
+    controls = [course(1), course(1)]
+    assert compare_losses(controls, [rounded], exact=True) is Training.DIFFERENT
+    assert compare_losses(controls, [rounded], exact=False) is Training.WITHIN_NOISE
+
+
+def test_another_order_of_the_batches_is_within_the_noise() -> None:
+    assert compare_losses([course(1), course(2)], [course(3), course(4)], exact=False) is Training.WITHIN_NOISE
+
+
+def test_where_controls_differ_an_exact_change_may_differ_too() -> None:
+    assert compare_losses([course(1), course(2)], [course(3)], exact=True) is Training.WITHIN_NOISE
+
+
+def test_training_that_goes_elsewhere_is_seen() -> None:
+    assert compare_losses([course(1), course(2)], [course(3, end=1.2)], exact=False) is Training.DIFFERENT
+
+
+def test_losses_that_are_no_numbers_are_others() -> None:
+    broken = [*course(1)[:40], *[math.nan] * 40]
+    assert compare_losses([course(1), course(2)], [broken], exact=False) is Training.DIFFERENT
+    assert compare_losses([broken, broken], [broken], exact=True) is Training.IDENTICAL
+
+
+def test_without_losses_nothing_is_known() -> None:
+    assert compare_losses([[], []], [[]], exact=False) is Training.UNKNOWN

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from perfdoctor import causes
-from perfdoctor.diagnosis import CauseShare, Diagnosis, NotExamined, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, NotExamined
+from perfdoctor.messages import say
 from perfdoctor.probes.inside.ring import RingWriter
 from perfdoctor.probes.inside.setting_trials import SettingTrials
 from perfdoctor.probes.inside.training_loop import TrainingLoop

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perfdoctor.diagnosis import Message
+from perfdoctor.messages import Message
 from perfdoctor.results.treatment import Outcome, Training
-from perfdoctor.treat.run import Change
+from perfdoctor.treat.run import RunChange
 from perfdoctor.treat.search import Arm, Found, search
 from perfdoctor.treat.situation import Treatment
 from perfdoctor.treat.treatments import together
@@ -115,16 +115,16 @@ def test_what_leaves_no_memory_is_not_faster() -> None:
 
 
 def test_a_change_that_takes_no_hold_has_failed() -> None:
-    treatment = a_treatment("x", change=Change({"loader": {"num_workers": 2}}))
+    treatment = a_treatment("x", change=RunChange({"loader": {"num_workers": 2}}))
     arm = judged(treatment)
     assert arm.outcome is Outcome.FAILED
     assert judged(treatment, applied=["loader"], losses=[1.0, 2.0] * 10).outcome is Outcome.FASTER
 
 
 def test_settings_are_joined_unless_they_contradict() -> None:
-    workers = a_treatment("a", change=Change({"loader": {"num_workers": 2}}))
-    ahead = a_treatment("b", change=Change({"loader": {"prefetch_factor": 8}}, {"A": "1"}))
-    fewer = a_treatment("c", change=Change({"loader": {"num_workers": 1}}))
-    assert together([workers, ahead]) == Change({"loader": {"num_workers": 2, "prefetch_factor": 8}}, {"A": "1"})
+    workers = a_treatment("a", change=RunChange({"loader": {"num_workers": 2}}))
+    ahead = a_treatment("b", change=RunChange({"loader": {"prefetch_factor": 8}}, {"A": "1"}))
+    fewer = a_treatment("c", change=RunChange({"loader": {"num_workers": 1}}))
+    assert together([workers, ahead]) == RunChange({"loader": {"num_workers": 2, "prefetch_factor": 8}}, {"A": "1"})
     assert together([workers, fewer]) is None
-    assert together([ahead, a_treatment("d", change=Change(variables={"A": None}))]) is None
+    assert together([ahead, a_treatment("d", change=RunChange(variables={"A": None}))]) is None

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.diagnosis import Evidence, say
+from perfdoctor.diagnosis import Evidence
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.treat.workplace import Workplace
 
 

@@ -1,19 +1,18 @@
-"""A recording as DataFrames: columns as documented, times on one scale, nothing unknown turned into a zero."""
+"""A recording as DataFrames: columns as documented, times on one scale, nothing unknown turned into a zero.
+
+Every snippet of the page about notebooks runs on a recording of the corpus, and prints what stands below it.
+"""
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from perfdoctor import Recording
+from perfdoctor.exports.frames import read_frames
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import (
-    InterpreterSample,
-    Mark,
-    Reading,
-    ThreadSample,
-    ThreadSeen,
-)
+from perfdoctor.recording.schema import InterpreterSample, Mark, Reading, ThreadSample, ThreadSeen
 from tests.builders import jobs
 from tests.builders.jobs import START, at
 from tests.files import ROOT
@@ -43,7 +42,7 @@ def test_frames_have_the_columns_that_are_documented(real: Recording) -> None:
     # Kinds of code and names of states stand between the columns.
     columns_of["code"] = columns_of["code"][:9]
     with jobs.recorded([]) as empty:
-        for frames in (real.frames(), empty.frames()):
+        for frames in (real.frames(), read_frames(empty)):
             assert {name: list(frame.columns) for name, frame in frames.items()} == columns_of
 
 
@@ -80,7 +79,7 @@ def test_what_could_not_be_read_is_missing_and_no_zero() -> None:
         Mark(at(1), 10, "point", "step", 0),
     ]
     with jobs.recorded(samples) as recording:
-        frames = recording.frames()
+        frames = read_frames(recording)
     process = frames["processes"].iloc[0]
     assert (process["started_s"], process["ended_s"]) == (-2.0, 3.0)
     assert frames["processes"]["uses_torch"].isna().all()
@@ -91,3 +90,19 @@ def test_what_could_not_be_read_is_missing_and_no_zero() -> None:
     assert frames["interpreter"][["gil_tid", "collecting"]].isna().all().all()
     assert frames["readings"]["value"].isna().all()
     assert frames["marks"]["what"].tolist() == ["step"]
+
+
+SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_snippet_prints_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packing.unpack(corpus.FOLDER / f"slow_preprocessing_workers{corpus.SUFFIX}", tmp_path / "job.perfdoctor")
+    monkeypatch.chdir(tmp_path)
+    assert len(SNIPPETS) == 4
+    names: dict[str, object] = {}
+    for code, shown in SNIPPETS:
+        exec(code, names)
+        # Versions of pandas differ in how wide they make columns.
+        assert capsys.readouterr().out.split() == shown.split(), code

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.analysis.done_alone import find_done_alone
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, DoneAlone, Trainer
+from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
 

@@ -1,4 +1,4 @@
-"""A recording as pandas DataFrames, for those who ask questions of their own.
+"""A recording as pandas DataFrames, for those who ask questions of their own, and these as files: CSV or Parquet.
 
 ``docs/notebook.md`` lists the frames and their columns. Times are in ``time_s``, seconds since the recording began,
 beside ``time_ns``, CLOCK_MONOTONIC nanoseconds as in the recording; other columns that end in ``_s`` are seconds. What
@@ -9,11 +9,15 @@ frame with all its columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CodeSample,
     CountedCall,
@@ -34,7 +38,17 @@ from perfdoctor.timeline.stacks import Stacks
 if TYPE_CHECKING:  # pandas takes a third of a second of CPU time to load, which only those who ask for frames pay
     import pandas as pd
 
-    from perfdoctor.recording.reader import Recording
+
+class NotebookRecording(Recording):
+    """A recording for those who ask questions of their own: ``perfdoctor.Recording``."""
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Everything as pandas DataFrames, by name; ``docs/notebook.md`` lists them and their columns.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        return read_frames(self)
 
 
 def read_frames(recording: Recording) -> dict[str, pd.DataFrame]:
@@ -186,3 +200,30 @@ def _process_names(recording: Recording) -> dict[int, str]:
 def _truth(value: bool | None) -> bool | None:
     """SQLite keeps truth as 0 and 1."""
     return None if value is None else bool(value)
+
+
+def write_csv(recording: Recording, folder: Path) -> None:
+    """Writes the tables as CSV into a folder; what could not be read is empty.
+
+    Raises:
+        PerfDoctorError: the recording is damaged.
+        OSError: a file cannot be written.
+    """
+    for name, frame in read_frames(recording).items():
+        frame.to_csv(folder / f"{name}.csv", index=False)
+
+
+def write_parquet(recording: Recording, folder: Path) -> None:
+    """Writes the tables as Parquet into a folder; what could not be read is null.
+
+    Raises:
+        PerfDoctorError: pyarrow is not installed, or the recording is damaged.
+        OSError: a file cannot be written.
+    """
+    if find_spec("pyarrow") is None:  # pandas' own message names a choice of libraries
+        raise PerfDoctorError(
+            "Parquet needs pyarrow, which is not installed.",
+            hint="pip install 'perfdoctor[tables]', or write the same as CSV: --to csv FOLDER",
+        )
+    for name, frame in read_frames(recording).items():
+        frame.to_parquet(folder / f"{name}.parquet", index=False)

@@ -1,13 +1,13 @@
-"""Stacks that a killed perfdoctor leaves beside its recording."""
+"""Stacks as py-spy saw them, and those that a killed perfdoctor leaves beside its recording."""
 
 import json
 import zlib
 from pathlib import Path
 
 from perfdoctor.recording.follow import Follower
-from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import StackSegment
+from perfdoctor.recording.stack_segments import SeenStack, file_for
 from tests.builders.jobs import START, at, write
 
 EVENTS = [{"pid": 7, "tid": 1, "ts": 20, "ph": "B", "name": "f", "args": {"filename": "a.py", "line": 1}}]
@@ -40,3 +40,12 @@ def test_a_part_that_is_followed_has_those_of_its_time(tmp_path: Path) -> None:
 def test_a_recording_alone_has_its_own(tmp_path: Path) -> None:
     with Recording.open(write(tmp_path / "a.perfdoctor", [])) as recording:
         assert recording.stacks() == []
+
+
+def test_a_stack_may_be_deeper_than_python_s_own() -> None:
+    stack = empty = SeenStack(lambda file, function, line: line)
+    for line in range(3000):
+        stack = stack.begin("train.py", "walk", line)
+    assert stack.frames == tuple(range(3000))
+    assert stack.end().frames == tuple(range(2999))
+    assert empty.frames == ()

@@ -1,13 +1,22 @@
-"""What a segment of stacks holds: py-spy's chrometrace, in which calls begin and end."""
+"""Stacks as py-spy writes them, in its chrometrace, in which calls begin and end: what a segment of a recording holds.
+
+Those that reached no recording, since perfdoctor was killed, py-spy leaves in files beside it.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
+
+from perfdoctor.recording.clock import NS_PER_US
+from perfdoctor.recording.schema import StackSegment
 
 F = TypeVar("F")
 
@@ -93,3 +102,37 @@ def stack_changes(trace: bytes, empty: SeenStack[F]) -> Iterator[tuple[int, int,
             stacks[key] = stack.end()
     for key, time_us in pending.items():
         yield *key, time_us, stacks[key]
+
+
+_NAME = re.compile(r"\.stacks-(?P<pid>\d+)-(?P<time_ns>\d+)-(?P<error_ns>\d+)")
+
+
+def file_for(recording: Path, pid: int, time_ns: int, error_ns: int) -> Path:
+    """Where the stacks of a process lie until they are taken into the recording.
+
+    Args:
+        recording: the file that they belong to.
+        pid: the process.
+        time_ns: when py-spy's own clock stood at zero.
+        error_ns: how much later that may have been.
+    """
+    return recording.with_name(f"{recording.name}.stacks-{pid}-{time_ns}-{error_ns}")
+
+
+def left_stacks(recording: Path) -> Iterator[StackSegment]:
+    """What was left beside a recording, in no order.
+
+    Args:
+        recording: its file.
+    """
+    for file in recording.parent.glob("*.stacks-*"):
+        name = _NAME.fullmatch(file.name.removeprefix(recording.name))
+        if name is None:
+            continue
+        try:
+            trace = file.read_bytes()
+            last_us = max(event["ts"] for event in json.loads(trace))
+        except (OSError, ValueError):
+            continue  # it is still being written, or was taken into the recording just now
+        pid, time_ns, error_ns = map(int, name.groups())
+        yield StackSegment(time_ns, error_ns, time_ns + last_us * NS_PER_US, pid, zlib.compress(trace, 1))

@@ -111,12 +111,12 @@ class Ranks(NamedTuple):
     Attributes:
         by_pid: their numbers.
         world: how many ranks there are, those of other hosts included, as far as that is known.
-        told: a launcher has numbered them; otherwise they are counted in order of their start.
+        by_launcher: a launcher has numbered them; otherwise they are counted in order of their start.
     """
 
     by_pid: dict[int, int]
     world: int
-    told: bool
+    by_launcher: bool
 
 
 def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.redact import mask_source
-from perfdoctor.knowledge.own_calls import BACKWARD, LOADERS, NAMES, PACKAGES, THREADS
+from perfdoctor.knowledge.libraries import BACKWARD, CALLED_NAMES, CALLED_PACKAGES, LOADERS, THREADS
 from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
@@ -193,7 +193,7 @@ class _Reader(ast.NodeVisitor):
         trains = name == BACKWARD and isinstance(node.func, ast.Attribute)
         if trains:
             self.training.add(self._loops)
-        known = name in NAMES and self._package(node.func) in PACKAGES
+        known = name in CALLED_NAMES and self._package(node.func) in CALLED_PACKAGES
         if self._statement is not None and (trains or known):
             call = _Call(name, node, self._statement, self._scope)
             self.calls.append(call)
@@ -246,7 +246,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
             package = "" if node.level else (node.module or "").partition(".")[0]
             for one in node.names:
                 # Of several that import all, one of ``PACKAGES`` may be meant.
-                if one.name != "*" or package in PACKAGES:
+                if one.name != "*" or package in CALLED_PACKAGES:
                     yield one.asname or one.name, package
 
 

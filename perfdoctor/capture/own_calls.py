@@ -131,7 +131,7 @@ class _Reader(ast.NodeVisitor):
     """Goes through a file.
 
     Attributes:
-        calls: of backward passes, and those of which it is known that they are of ``PACKAGES``.
+        calls: of backward passes, and those of which it is known that they are of ``CALLED_PACKAGES``.
         training: for each call of a backward pass the loops around it in its function, the innermost one first.
     """
 
@@ -245,7 +245,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             package = "" if node.level else (node.module or "").partition(".")[0]
             for one in node.names:
-                # Of several that import all, one of ``PACKAGES`` may be meant.
+                # Of several that import all, one of ``CALLED_PACKAGES`` may be meant.
                 if one.name != "*" or package in CALLED_PACKAGES:
                     yield one.asname or one.name, package
 

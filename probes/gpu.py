@@ -31,7 +31,7 @@ _ENABLE_NVIDIA = (
 )
 _ENABLE_AMD = "pip install amdsmi, of the version of the ROCm that is installed"
 SLOW_PERIOD_NS = 5 * NS_PER_S
-_LOOK_NS = NS_PER_S // 200
+_SEARCH_NS = NS_PER_S // 200
 # How long other probes wait for a round, and how long the end of the watching does.
 WAIT_S = 0.002
 LAST_WAIT_S = 2.0
@@ -74,14 +74,14 @@ class GpuProbe:
         facts = [fact for device in self._devices for fact in device.facts()]
         facts += self._nodes(facts)
         self._slow_next_ns = now_ns() + SLOW_PERIOD_NS
-        return [*computing, *facts, *self._look(job.pids(), slow=True)]
+        return [*computing, *facts, *self._sample_all(job.pids(), slow=True)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """Begins a round, unless one is under way, and yields what has been seen since the last call."""
         assert self._job is not None
         slow = now_ns >= self._slow_next_ns
         yield from self._computing.look(now_ns, self._job)
-        begun = self._devices and self._rounds.begin(partial(self._look, self._job.pids(), slow=slow))
+        begun = self._devices and self._rounds.begin(partial(self._sample_all, self._job.pids(), slow=slow))
         if slow and (begun or not self._devices):
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
         yield from self._rounds.take(WAIT_S)
@@ -136,7 +136,7 @@ class GpuProbe:
             self._driver.close()
             self._driver = None
 
-    def _look(self, pids: tuple[int, ...], *, slow: bool) -> Iterator[Sample]:
+    def _sample_all(self, pids: tuple[int, ...], *, slow: bool) -> Iterator[Sample]:
         """One round: the job's devices; all that is slow, and whose processes are on which device, if asked for."""
         assert self._driver is not None
         if slow:
@@ -188,13 +188,13 @@ class _Computing:
         self._found: dict[int, str] = {}
         self._met_ns: dict[int, int] = {}
         self._ask_ns: dict[int, int] = {}
-        self._told = False
+        self._reported = False
 
     def look(self, time_ns: int, job: Processes) -> Iterator[Sample]:
         """Those that have begun to since the last call, as far as there is time to look at them."""
         begun_ns = now_ns()
         for pid in job.torch_pids():
-            if now_ns() - begun_ns > _LOOK_NS:
+            if now_ns() - begun_ns > _SEARCH_NS:
                 return
             if pid in self._found or time_ns < self._ask_ns.get(pid, 0):
                 continue
@@ -217,9 +217,9 @@ class _Computing:
         return pid in job.forked_pids() and parent is not None and self._found.get(parent) == self._found[pid]
 
     def _refusal(self, pid: int) -> Iterator[Unavailable]:
-        if self._told:
+        if self._reported:
             return
-        self._told = True
+        self._reported = True
         reason, enable = why_not(pid, self._root)
         yield Unavailable(
             "gpu", f"Whether process {pid} computes on a GPU, its driver alone can tell. {reason}", enable

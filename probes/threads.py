@@ -169,10 +169,10 @@ class ThreadsProbe:
         self._meet(self._job, now_ns)
         training, self._training = self._training, []
         for thread in training:
-            yield from self._look(thread, now_ns)
+            yield from self._take_sample(thread, now_ns)
         for turns in (self._workers, self._awake, self._asleep):
             for thread in turns.next(self.share):
-                yield from self._look(thread, now_ns)
+                yield from self._take_sample(thread, now_ns)
         yield from self._take_up(now_ns)
 
     def close(self) -> Iterator[Sample]:
@@ -245,9 +245,9 @@ class ThreadsProbe:
             self._room = self._room or Room()  # not before: the recorder raises the limit of open files
             thread = process.threads[tid] = _Thread(process, tid, name, self._room)
             yield ThreadSeen(now_ns, tid, process.pid, name)
-            yield from self._look(thread, now_ns, new=True)
+            yield from self._take_sample(thread, now_ns, new=True)
 
-    def _look(self, thread: _Thread, now_ns: int, *, new: bool = False) -> Iterator[Sample]:
+    def _take_sample(self, thread: _Thread, now_ns: int, *, new: bool = False) -> Iterator[Sample]:
         """Looks at a thread, samples it unless it sleeps on, and puts it among those that it belongs to now."""
         if thread.process.gone:
             return

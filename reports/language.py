@@ -1,12 +1,13 @@
-"""Which language reports are in: the one that was asked for, or that of the user's locale.
+"""Which language reports are in, the one that was asked for or that of the user's locale, and who reads the next move.
 
-It is set once, where a command begins, and holds for all that is made within:
+Both are set once, the language where a command begins, and hold for all that is made within:
 
     with language("zh"):
         print(console.render(diagnosis, width=100, color=False))
 
-A context variable carries it to the words, so nothing between the command and a sentence has to hand it on, and two
-threads or tasks can speak two languages.
+A context variable carries each to the words, so nothing between the command and a sentence has to hand it on, and two
+threads or tasks can speak two languages. A next move is for somebody at a command line, or for an agent that has the
+tools of `perfdoctor mcp`.
 """
 
 from __future__ import annotations
@@ -118,3 +119,21 @@ def can_write(text: str, encoding: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+_agent: ContextVar[bool] = ContextVar("agent", default=False)
+
+
+@contextmanager
+def for_agents() -> Iterator[None]:
+    """Next moves within are those of an agent with tools."""
+    token = _agent.set(True)
+    try:
+        yield
+    finally:
+        _agent.reset(token)
+
+
+def either(command: str, *, tool: str) -> str:
+    """What is said at a command line, or of the tools."""
+    return tool if _agent.get() else command

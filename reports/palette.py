@@ -1,7 +1,7 @@
 """Which cause has which colour, the same all over a page.
 
-Colours are classes; the style sheet has the values. Bottlenecks take the six colours besides black and the healthy one
-of Okabe and Ito's palette, which people with any common colour blindness can tell apart (Okabe, Ito: Color Universal
+Colours are classes; the style sheet has the values. Bottlenecks take the six colours besides black and ``ok`` of
+Okabe and Ito's palette, which people with any common colour blindness can distinguish (Okabe, Ito: Color Universal
 Design, 2008, jfly.uni-koeln.de/color); ``ok`` is its bluish green. No picture says anything by colour alone.
 """
 

@@ -205,7 +205,8 @@ def _lanes(step: StepParts, scale: float, shades: Mapping[str, str], palette: Pa
             name = _lane_name(lane, part.what)
             spent[name] = spent.get(name, 0.0) + part.fraction * part.length_s
         pieces = tuple(
-            _piece(_lane_name(lane, one.what), one, scale, _look(lane, one.what, shades, palette)) for one in lane.parts
+            _piece(_lane_name(lane, one.what), one, scale, _class_of(lane, one.what, shades, palette))
+            for one in lane.parts
         )
         unseen = "" if lane.parts else _why_unseen(lane)
         yield ShownLane(lane.role, _short(lane), bool(lane.name), unseen or _says(spent, step.length_s), unseen, pieces)
@@ -216,7 +217,7 @@ def _piece(name: str, part: LanePart, scale: float, look: str) -> Piece:
     return Piece(name, left, width, round(100 * part.fraction), round(100 * part.base), look)
 
 
-def _look(lane: Lane, what: str, shades: Mapping[str, str], palette: Palette) -> str:
+def _class_of(lane: Lane, what: str, shades: Mapping[str, str], palette: Palette) -> str:
     if lane.role != GPU:
         return f"c {palette.of(what)}"
     return shades.get(what, "busy")

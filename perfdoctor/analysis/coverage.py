@@ -103,8 +103,8 @@ def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
         if steps is None or not steps.all:
             continue
         whole = steps.all[-1].end_ns - steps.all[0].start_ns
-        told_ns = 0 if job.gpus.used_by(trainer.pid) else steps.evaluated_ns
-        passed_ns = steps.outside_ns - told_ns
+        explained_ns = 0 if job.gpus.used_by(trainer.pid) else steps.evaluated_ns
+        passed_ns = steps.outside_ns - explained_ns
         if passed_ns < thresholds.TIME_BETWEEN_STEPS * whole:
             continue
         where = by_function(_lines_between(job, trainer.pid, steps))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.own_calls import ALIKE
+from perfdoctor.knowledge.libraries import SAME_ARGUMENTS
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.metrics.own_draws import part_after_draws
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
@@ -38,7 +38,7 @@ def in_own_code(findings: Iterable[Finding], own: OwnCode) -> tuple[Finding, ...
 def _clear(calls: Iterable[SourceCall]) -> Iterator[OwnCall]:
     """Of each kind the one that the loop uses, or the only one where that is not known."""
     there = list(dict.fromkeys(calls))
-    for names in ALIKE:
+    for names in SAME_ARGUMENTS:
         alike = [call for call in there if call.callee in names]
         found = [call for call in alike if call.used] or alike
         if len(found) == 1 and found[0].used != False:  # noqa: E712, SQLite has numbers for both

@@ -135,17 +135,17 @@ def _with_staging(account: Account, use: GpuUse) -> Account:
     copied = account.causes().fractions().get(STAGING, 0.0)
     moved = 1.0 if use.copying is None else use.copying[1]
     waits = min(1.0, moved / copied) if copied else 0.0
-    return _retold(account, STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
+    return _reattributed(account, STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
 
 
 def _with_calls(account: Account, busy: float | None) -> Account:
     """Calls of the driver in which the device goes on working are waits for it: it idles while memory is given back."""
     called = account.causes().fractions().get(MEMORY_PRESSURE, 0.0)
     waits = max(0.0, called - (1 - busy)) / called if busy is not None and called else 0.0
-    return _retold(account, MEMORY_PRESSURE, {DEVICE_WAIT: waits, MEMORY_PRESSURE: 1 - waits})
+    return _reattributed(account, MEMORY_PRESSURE, {DEVICE_WAIT: waits, MEMORY_PRESSURE: 1 - waits})
 
 
-def _retold(account: Account, cause: str, parts: Mapping[str, float]) -> Account:
+def _reattributed(account: Account, cause: str, parts: Mapping[str, float]) -> Account:
     """The account with the time of one cause as that of others, of each its part."""
     own = {
         block: Amounts.summed(

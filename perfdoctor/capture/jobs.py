@@ -213,7 +213,7 @@ def _job(run: Run, alive: Sequence[int], look: Look, cores: float) -> TrainingJo
     return TrainingJob(
         trainers=tuple(trainers),
         roots=run.roots,
-        numbers=tuple(ranks.by_pid[pid] for pid in trainers) if ranks.told else None,
+        numbers=tuple(ranks.by_pid[pid] for pid in trainers) if ranks.known else None,
         world=ranks.world,
         names=names_of(look.environment(trainers[0])),
         workers=workers_of(run.members),

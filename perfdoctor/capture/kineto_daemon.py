@@ -47,7 +47,7 @@ class Client:
         pid: as we count.
         inner_pid: as it does itself.
         heard: it has asked.
-        answered: it was told to trace.
+        answered: it was asked to trace.
         trace: where that will be.
     """
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.redact import mask_source
-from perfdoctor.knowledge.own_calls import BACKWARD, LOADERS, NAMES, PACKAGES, THREADS
+from perfdoctor.knowledge.libraries import BACKWARD, CALLED_NAMES, CALLED_PACKAGES, LOADERS, THREADS
 from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
@@ -116,7 +116,7 @@ class _Reader(ast.NodeVisitor):
     """Goes through a file.
 
     Attributes:
-        calls: of backward passes, and those of which it is known that they are of ``PACKAGES``.
+        calls: of backward passes, and those of which it is known that they are of ``CALLED_PACKAGES``.
         training: for each call of a backward pass the loops around it in its function, the innermost one first.
     """
 
@@ -178,7 +178,7 @@ class _Reader(ast.NodeVisitor):
         trains = name == BACKWARD and isinstance(node.func, ast.Attribute)
         if trains:
             self.training.add(self._loops)
-        known = name in NAMES and self._package(node.func) in PACKAGES
+        known = name in CALLED_NAMES and self._package(node.func) in CALLED_PACKAGES
         if self._statement is not None and (trains or known):
             call = _Call(name, node, self._statement, self._scope)
             self.calls.append(call)
@@ -230,8 +230,8 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             package = "" if node.level else (node.module or "").partition(".")[0]
             for one in node.names:
-                # Of several that import all, one of ``PACKAGES`` may be meant.
-                if one.name != "*" or package in PACKAGES:
+                # Of several that import all, one of ``CALLED_PACKAGES`` may be meant.
+                if one.name != "*" or package in CALLED_PACKAGES:
                     yield one.asname or one.name, package
 
 

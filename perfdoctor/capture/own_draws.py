@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from perfdoctor.knowledge.own_calls import (
+from perfdoctor.knowledge.random_draws import (
     DRAWING_TRANSFORM,
     DRAWS,
     DRAWS_OF_GENERATORS,

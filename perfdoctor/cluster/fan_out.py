@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 _AHEAD = 2  # calls for each place: one under way, one waiting
 _CONNECT_S = 10.0  # for a scheduler to answer; judgement
-_LOOK_S = 2.0  # between two checks of whether the workers are still there; judgement
+_CHECK_S = 2.0  # between two checks of whether the workers are still there; judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _until_broken(
                 while left and len(under_way) < _AHEAD * places:
                     under_way[executor.submit(function, left[0])] = left[0]
                     left.popleft()
-                finished, _ = wait(under_way, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                finished, _ = wait(under_way, timeout=_CHECK_S, return_when=FIRST_COMPLETED)
                 if not finished:
                     engine.require_alive()
                 for future in finished:

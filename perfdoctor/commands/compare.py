@@ -107,10 +107,10 @@ def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
     renders = {
         "json": compared_json.render, "report": compared_html.render, "markdown": compared_markdown.render,
     }  # fmt: skip
-    deliver_rendered(comparison, files, renders, compared_console.render, lambda: _tell_github(comparison))
+    deliver_rendered(comparison, files, renders, compared_console.render, lambda: _annotate(comparison))
 
 
-def _tell_github(comparison: Comparison) -> list[str]:
+def _annotate(comparison: Comparison) -> list[str]:
     """In a workflow of GitHub's: the job's summary and an annotation; returns what went wrong."""
     from perfdoctor.reports import compared_markdown
 

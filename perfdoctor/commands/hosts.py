@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perfdoctor.capture.jobs import TrainingJob
 
 # Two searches so far apart that find the same ranks have found all that begin together.
-_LOOK_AGAIN_S = 1.0
+_SEARCH_AGAIN_S = 1.0
 
 
 class Target(NamedTuple):
@@ -80,7 +80,7 @@ def _wait_for_job(name: str | None, wait_s: float | None) -> TrainingJob:
         if time.monotonic() >= end_s or (meant and meant == before):
             return choose(found, name or None, alone=name is not None)
         before = meant
-        time.sleep(min(_LOOK_AGAIN_S, max(0.0, end_s - time.monotonic())))
+        time.sleep(min(_SEARCH_AGAIN_S, max(0.0, end_s - time.monotonic())))
 
 
 @contextmanager

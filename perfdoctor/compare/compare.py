@@ -47,7 +47,7 @@ def _pace(before: Ratio, after: Ratio) -> Pace:
     gain = difference(other.log(), one.log(), confidence)
     floor = None if gain.high is None else max(float(thresholds.NOISE_FLOOR), math.expm1(gain.high - gain.value))
     answer = _answer(gain.value, floor)
-    speedup = _if_told(gain.exp(), answer)
+    speedup = _if_determined(gain.exp(), answer)
     return Pace(before.value, after.value, (tuple(before.each), tuple(after.each)), speedup, confidence, floor, answer)
 
 
@@ -59,8 +59,8 @@ def _answer(log_speedup: float, floor: float | None) -> Answer:
     return Answer.FASTER if log_speedup > 0 else Answer.SLOWER
 
 
-def _if_told(found: Interval, answer: Answer) -> Interval:
-    """An interval, without its ends where they tell nothing."""
+def _if_determined(found: Interval, answer: Answer) -> Interval:
+    """An interval, without its ends where they say nothing."""
     return Interval(found.value) if answer is Answer.UNKNOWN else found
 
 
@@ -120,7 +120,7 @@ def _costs(cause: str, before: Side, after: Side, paces: _Paces | None) -> tuple
 def _change(cause: str, costs: tuple[Estimate, Estimate], confidence: float, scale: _Scale) -> CauseChange:
     found = change(*costs, confidence, scale.most)
     answer = _of_change(found, scale.whole)
-    return CauseChange(cause, costs[0].value, costs[1].value, _if_told(found, answer), answer)
+    return CauseChange(cause, costs[0].value, costs[1].value, _if_determined(found, answer), answer)
 
 
 def _of_change(found: Interval, whole: float) -> Answer:

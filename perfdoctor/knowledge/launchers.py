@@ -118,13 +118,13 @@ class Ranks(NamedTuple):
     Attributes:
         by_pid: their numbers.
         world: how many ranks there are, those of other hosts included, as far as that is known.
-        told: a launcher has numbered them, or torch says which they are; otherwise they are counted in order of their
+        known: a launcher has numbered them, or torch says which they are; otherwise they are counted in order of their
             start.
     """
 
     by_pid: dict[int, int]
     world: int
-    told: bool
+    known: bool
 
 
 def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number | None:

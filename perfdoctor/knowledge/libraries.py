@@ -1,6 +1,7 @@
-"""What a job uses, as frames of well-known libraries show once they are seen, and what it does with them.
+"""What a job uses, as frames of well-known libraries show once they are seen, and as its own source calls them.
 
 It decides which advice fits a job: how its ranks share the model, how its optimizer runs, what its input is made of.
+Calls that are looked for in its source are those whose arguments advice changes, and those that train.
 """
 
 import re
@@ -114,3 +115,21 @@ PREPARED: dict[str, frozenset[str]] = {
 }  # fmt: skip
 # Those that hold tables whose rows the job takes by itself.
 TABLES = frozenset(("pandas", "polars"))
+
+# Calls in the job's own source that are looked for.
+LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
+# Those of torch.optim that have ``fused`` (its documentation, "Algorithms").
+OPTIMIZERS = frozenset(("Adam", "AdamW", "SGD", "Adagrad"))
+THREADS = frozenset(("set_num_threads",))
+BACKWARD = "backward"
+# Those that take the same arguments, together.
+SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
+    LOADERS,
+    OPTIMIZERS,
+    frozenset(("TrainingArguments", "Seq2SeqTrainingArguments")),
+    frozenset(("Trainer",)),
+    THREADS,
+)
+CALLED_NAMES = frozenset[str]().union(*SAME_ARGUMENTS)
+# Of which packages: others have some of the names for what takes other arguments.
+CALLED_PACKAGES = frozenset(("torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))

@@ -16,7 +16,7 @@ from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, ENDED, arguments
 
 _STARTED = 19  # the field of /proc/PID/stat behind the name, in clock ticks since boot
 # How often a new process is looked at: it runs its parent's program for a moment before its own.
-_LOOKS = 5
+_CHECKS = 5
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class Search:
         living = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         self._passed = {pid: looked for pid, looked in self._passed.items() if pid in living}
         for pid in living:
-            if self._passed.get(pid, 0) >= _LOOKS:
+            if self._passed.get(pid, 0) >= _CHECKS:
                 continue
             self._passed[pid] = self._passed.get(pid, 0) + 1
             started = started_ticks(pid)
             if started is None or started < self._since:
-                self._passed[pid] = _LOOKS
+                self._passed[pid] = _CHECKS
             elif (other := Identity.of(pid)) is not None and self._whom.is_again(other):
                 yield pid, started, other
 

@@ -225,12 +225,12 @@ class Monitor:
 
     def _due(self, now: int) -> str:
         """Why a window is due now; "" where none is, or none can be afforded."""
-        why = self._cause_to_look(now)
+        why = self._cause_to_watch(now)
         if not why:
             return ""
         return why if self._budget.allows(urgent=why != "interval") else ""
 
-    def _cause_to_look(self, now: int) -> str:
+    def _cause_to_watch(self, now: int) -> str:
         now_s = time.monotonic()
         steps = self._beats.steps
         if now_s - self._looked_s > _AGAIN_AFTER_S:

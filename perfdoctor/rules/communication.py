@@ -177,15 +177,15 @@ def _world(case: Case) -> int:
 
 def _started(case: Case) -> int | None:
     """How many ranks there are, as the launcher said."""
-    return _read_count(case, environment.RANKS) or _told(case, "world")
+    return _read_count(case, environment.RANKS) or _set_by_launcher(case, "world")
 
 
 def _ranks_of_host(case: Case) -> int | None:
     """How many of them its host has."""
-    return _read_count(case, environment.RANKS_OF_HOST) or _told(case, "here")
+    return _read_count(case, environment.RANKS_OF_HOST) or _set_by_launcher(case, "here")
 
 
-def _told(case: Case, what: str) -> int | None:
+def _set_by_launcher(case: Case, what: str) -> int | None:
     """What a launcher that is not torch's own has set as the first trainer's number."""
     number = number_of({name.removeprefix("env."): str(value) for name, value in case.settings.items()})
     return None if number is None else getattr(number, what)

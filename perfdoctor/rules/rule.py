@@ -81,7 +81,7 @@ class Rule:
         spent = say("finding.spent_on", cause=say("causes.title", cause=self.cause))
         yield Evidence(spent, round(case.share(self.cause), 4), "of the time", "breakdown")
         for name in self.evidence:
-            yield from filter(_tells, case.evidence(name))
+            yield from filter(_says_something, case.evidence(name))
         ranks = _ranks(case, self.cause)
         if len(set(ranks)) < len(case.trainers):
             late = {trainer.rank: trainer.numbers.get("longer") for trainer in case.trainers}
@@ -147,7 +147,7 @@ def _expected(fix: Fix | Advice) -> float:
     return round(1 - (1 / least + 1 / most) / 2, 2)  # what differs by less is as good: the first stays first
 
 
-def _tells(evidence: Evidence) -> bool:
+def _says_something(evidence: Evidence) -> bool:
     """Whether a number is one: less than ticks and samples resolve is what rounding left, and nothing was measured."""
     if not isinstance(evidence.value, (int, float)) or evidence.value == 0:
         return True

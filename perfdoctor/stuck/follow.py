@@ -122,19 +122,19 @@ class _Following:
         kind = _kind_of([halt for halt in chain if self._runs_own_code(halt)])
         waiting = tuple(halt for rank, halt in by_rank.items() if rank != first)
         one = len(by_rank) == 1 and not (self._ranks.missing or self._ranks.unwatched)
-        return self._told(kind, None if one else first, tuple(elsewhere), chain, waiting)
+        return self._verdict(kind, None if one else first, tuple(elsewhere), chain, waiting)
 
     def _between_ranks(self, by_rank: dict[int, Halt]) -> Stuck:
         """All ranks wait for ranks: some are missing, or in another collective than the rest, or nothing arrives."""
         halts = tuple(by_rank.values())
         if missing := self._ranks.missing:
-            return self._told(kinds.MISSING_RANK, missing[0] if len(missing) == 1 else None, missing, (), halts)
+            return self._verdict(kinds.MISSING_RANK, missing[0] if len(missing) == 1 else None, missing, (), halts)
         if unwatched := self._ranks.unwatched:
-            return self._told(kinds.UNWATCHED_RANK, None, unwatched, (), halts)
+            return self._verdict(kinds.UNWATCHED_RANK, None, unwatched, (), halts)
         if (differing := compare(self._dumps, len(by_rank))) is not None and differing.kind in _OTHER_CALLS:
             return self._mismatch(by_rank, differing.ranks)
         if any(map(self._waits_for_gpu, self._ranks.by_rank.values())):
-            return self._told(kinds.GPU_WAIT, None, (), halts[:1], halts[1:])
+            return self._verdict(kinds.GPU_WAIT, None, (), halts[:1], halts[1:])
         calls = {rank: (halt.collective, _without_folder(halt.line)) for rank, halt in by_rank.items()}
         names = Counter(name for name, _ in calls.values())
         by_name = len(names) > 1
@@ -144,7 +144,7 @@ class _Following:
             others = tuple(rank for rank, call in calls.items() if call[0 if by_name else 1] != usual)
             odd = others if others and 2 * count > len(calls) else tuple(calls)
             return self._mismatch(by_rank, odd)
-        return self._told(kinds.NETWORK if len(by_rank) > 1 else kinds.UNKNOWN, None, (), halts[:1], halts[1:])
+        return self._verdict(kinds.NETWORK if len(by_rank) > 1 else kinds.UNKNOWN, None, (), halts[:1], halts[1:])
 
     def _waits_for_gpu(self, one: OnHost) -> bool:
         return waits_for_gpu(self._hosts[one.host], one.process.pid, self._span)
@@ -153,7 +153,7 @@ class _Following:
         """Some ranks, or all where none is odd, are in calls that do not go together with the others'."""
         chain = tuple(by_rank[rank] for rank in odd)
         rest = tuple(halt for rank, halt in by_rank.items() if rank not in odd)
-        return self._told(kinds.MISMATCH, odd[0] if len(odd) == 1 else None, odd, chain, rest)
+        return self._verdict(kinds.MISMATCH, odd[0] if len(odd) == 1 else None, odd, chain, rest)
 
     def _chain(self, begin: OnHost) -> tuple[Halt, ...]:
         """From a process to the last one in it: who is waited for, and whom that waits for in turn."""
@@ -192,7 +192,7 @@ class _Following:
         process, seen = job.processes.by_pid[halt.pid], job.recording.processes[halt.pid]
         return halt.own or process.role == "worker" or (seen.forked and not process.channel)
 
-    def _told(
+    def _verdict(
         self, kind: str, rank: int | None, ranks: Sequence[int], chain: tuple[Halt, ...], waiting: tuple[Halt, ...]
     ) -> Stuck:
         since_s = self._since_s()

@@ -25,7 +25,7 @@ from perfdoctor.knowledge.frames import (
     is_own,
     package_of,
 )
-from perfdoctor.knowledge.own_calls import BACKWARD
+from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.user_frames import user_frames
 from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.amounts import Amounts

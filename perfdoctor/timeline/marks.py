@@ -260,9 +260,9 @@ def _walk(track: _Track) -> tuple[_Parts, npt.NDArray[np.object_]]:
     for number in track.numbers.tolist():
         meaning, here = here.known.get(number) or learn(here, number)
         passed.append(meaning)
-    told_by = np.array(passed, dtype=np.int64)
+    meant_by = np.array(passed, dtype=np.int64)
     events = np.array([event for _, event in numbers], dtype=object)
-    return _Parts(told_by, [part for part, _ in numbers]), events[told_by]
+    return _Parts(meant_by, [part for part, _ in numbers]), events[meant_by]
 
 
 class _Open:

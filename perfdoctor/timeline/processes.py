@@ -137,7 +137,7 @@ def assign_roles(
         times = seen[pid].started_ns, ended_ns.get(pid)
         processes[pid] = Process(pid, parent, *times, role, above, numbered.by_pid.get(pid), channel)
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
-    return ProcessRoles(ordered, processes, numbered.world, numbered.told)
+    return ProcessRoles(ordered, processes, numbered.world, numbered.known)
 
 
 def _ranked(

@@ -34,13 +34,13 @@ class StackStates:
         threads: Iterable[tuple[StackSeries, ThreadSeries]],
         holds_gil: Callable[[int, int], bool | None],
     ) -> None:
-        self._looks: Amounts[int] = Amounts()
+        self._samples: Amounts[int] = Amounts()
         self._seen: Amounts[tuple[int, str]] = Amounts()
         self._locked: Amounts[tuple[int, bool | None]] = Amounts()
         for stacks, states in threads:
             for stack, index, near in _pairs(stacks, states):
                 kind = _kind(states.states[index], states.syscalls[index])
-                self._looks[stack] += near
+                self._samples[stack] += near
                 self._seen[stack, kind] += near
                 if kind == _RUNNABLE:
                     self._locked[stack, holds_gil(stacks.pid, int(states.times_ns[index]))] += near
@@ -58,7 +58,7 @@ class StackStates:
         """
         kind = _kind(state.state, state.syscall)
         least = thresholds.UNUSUAL_STATE if kind == _RUNNABLE or kind in SLEEPS else thresholds.UNUSUAL_WAIT
-        if _part(self._seen[stack, kind], self._looks[stack]) < least:
+        if _part(self._seen[stack, kind], self._samples[stack]) < least:
             return False
         if kind != _RUNNABLE or holds_gil is None:
             return True

@@ -122,12 +122,12 @@ class BriefTrace:
             return
         self._over.acquire()
         try:
-            self._tell("taken", self._pid)
+            self._report("taken", self._pid)
             self._take()
         except Refused as refused:
-            self._tell("refused", refused.why, refused.detail)
+            self._report("refused", refused.why, refused.detail)
         except BaseException as error:  # noqa: BLE001 - whatever is wrong here must not be seen in the job
-            self._tell("broken", type(error).__name__, error)
+            self._report("broken", type(error).__name__, error)
         finally:
             self._clean_up()
 
@@ -147,7 +147,7 @@ class BriefTrace:
             Refused: that is not to be.
         """
         self._in_main_thread(self._start, self._patience_s)
-        self._tell("started", now(), self._cost_ns)
+        self._report("started", now(), self._cost_ns)
         until, used, pages = time.monotonic() + seconds, time.process_time(), _resident_bytes()
         while time.monotonic() < until and time.process_time() < used + cpu_s and not self._interrupted:
             time.sleep(_ASK_S)
@@ -158,12 +158,12 @@ class BriefTrace:
         result, self._result = self._result, None
         if self._interrupted or result is None:
             raise Refused(self._interrupted or "ending")
-        self._tell("stopped", now(), self._cost_ns, used)
+        self._report("stopped", now(), self._cost_ns, used)
         begun = now()
         # Under another name until it is complete.
         result.save(self._file(name + ".part"))
         os.rename(self._file(name + ".part"), self._file(name))
-        self._tell("written", name, now() - begun)
+        self._report("written", name, now() - begun)
 
     def _wait_for_go(self) -> tuple[int, float, float]:
         until = time.monotonic() + GO_PATIENCE_S
@@ -356,7 +356,7 @@ class BriefTrace:
             for undo in self._undo:
                 undo()
             self._undo.clear()
-            self._tell("done")
+            self._report("done")
             if not self._is_wanted():
                 self._remove()
         finally:
@@ -384,7 +384,7 @@ class BriefTrace:
     def _file(self, name: str) -> str:
         return self._folder + "/" + name
 
-    def _tell(self, *words: object) -> None:
+    def _report(self, *words: object) -> None:
         line = " ".join(str(word).replace("\n", " ") for word in words) + "\n"
         try:
             file = os.open(self._file(TOLD), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -72,7 +72,7 @@ class SettingTrials:
         if self._block is None:
             over = not self._obey()
         else:
-            over = self._block.took(length) and not self._tell(self._end_block())
+            over = self._block.took(length) and not self._send(self._end_block())
         if over or time_ns > self._until_ns:
             self.end()
             return True
@@ -117,7 +117,7 @@ class SettingTrials:
             return False
         order = json.loads(message)
         if "block" not in order:
-            return self._tell({"facts": self._census.facts(), "step_s": self._step_s})
+            return self._send({"facts": self._census.facts(), "step_s": self._step_s})
         self._census.end()
         self._block = TrialBlock(**order["block"])
         if self._loop.inside:
@@ -130,7 +130,7 @@ class SettingTrials:
         self._take_back(block)
         return {"lengths_ns": block.lengths_ns, "held": block.switches.held, "problem": block.problem}
 
-    def _tell(self, message: Mapping[str, Any]) -> bool:
+    def _send(self, message: Mapping[str, Any]) -> bool:
         """Answers; returns whether somebody is there."""
         assert self._channel is not None
         try:

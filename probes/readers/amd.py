@@ -49,7 +49,7 @@ class AmdDriver:
         self.spent_ns = 0
         self._module: ModuleType | None = None
         self._refused: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def open(self) -> str | None:
         """Loads the package and connects to the driver; returns the reason if that cannot be done."""
@@ -72,8 +72,8 @@ class AmdDriver:
     def missing(self) -> Iterator[Unavailable]:
         """What this driver cannot say, each once."""
         for function, reason in self._refused.items():
-            if function not in self._told:
-                self._told.add(function)
+            if function not in self._reported:
+                self._reported.add(function)
                 yield Unavailable("gpu", f"amdsmi does not answer {function} here: {reason}.", "a newer GPU or driver")
 
     def close(self) -> None:

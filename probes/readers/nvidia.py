@@ -89,7 +89,7 @@ class NvidiaDriver:
 
     def __init__(self) -> None:
         self._nvml = Nvml()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def spent_ns(self) -> int:
@@ -113,8 +113,8 @@ class NvidiaDriver:
     def missing(self) -> Iterator[Unavailable]:
         """What this driver cannot say, each once."""
         for function, reason in self._nvml.unsupported.items():
-            if function not in self._told:
-                self._told.add(function)
+            if function not in self._reported:
+                self._reported.add(function)
                 text = f"NVML does not answer {function} here: {reason}."
                 yield Unavailable("gpu", text, "a newer GPU or driver")
 

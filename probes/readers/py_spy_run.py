@@ -102,8 +102,8 @@ class PySpyRun:
         trace = _contents(self._trace)
         self._remove()
         said = _contents(self._log)
-        told_ns = began_ns(said)
-        zero_ns, error_ns = (self._zero_ns, START_ERROR_NS) if told_ns is None else (told_ns, TOLD_ERROR_NS)
+        reported_ns = began_ns(said)
+        zero_ns, error_ns = (self._zero_ns, START_ERROR_NS) if reported_ns is None else (reported_ns, TOLD_ERROR_NS)
         segment = StackSegment(zero_ns, error_ns, now_ns(), self.pid, zlib.compress(trace, 1))
         return segment if trace else None, said
 

@@ -30,7 +30,7 @@ class Notes:
         self._roots = [os.path.join(os.path.realpath(settings[name]), "") for name in ("root", "original")]
         self._own: dict[str, str] = {}
         self._file = -1
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
@@ -38,7 +38,7 @@ class Notes:
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
-        self._told.clear()
+        self._reported.clear()
 
     def event(self, kind: int, time_ns: int, value: float = 0.0) -> None:
         """Writes one event."""
@@ -51,8 +51,8 @@ class Notes:
     def fact(self, kind: str, **values: Any) -> None:
         """Writes one fact, once: what was made or called, and with which values."""
         line = json.dumps({"kind": kind, **values}, default=str)
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._reported:
+            self._reported.add(line)
             with open(os.path.join(self._folder, f"{os.getpid()}{FACTS}"), "a", encoding="utf-8") as file:
                 file.write(line + "\n")
 

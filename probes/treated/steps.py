@@ -32,7 +32,7 @@ class StepNotes:
         self._optimizers: dict[int, int] = {}
         self._losses: list[tuple[int, Any]] = []
         self._torch: Any = None
-        self._told = False
+        self._reported = False
 
     def install(self, torch: Any) -> None:
         """Hooks the ends of optimizers' steps, loaders' batches and backward passes."""
@@ -75,8 +75,8 @@ class StepNotes:
 
     def _note_loss(self, loss: Any) -> None:
         now = monotonic_ns()
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._notes.fact("loss", device=loss.device.type)
         if loss.device.type == "cpu":
             self._notes.event(LOSS, now, float(loss.detach()))

@@ -1,7 +1,7 @@
 """What reports call their own parts: headings, names of rows, and words between numbers."""
 
 from perfdoctor.messages import Text
-from perfdoctor.reports.audience import either
+from perfdoctor.reports.language import either
 
 _RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "Communication"}
 

@@ -1,6 +1,6 @@
 """The next move in an error. It names tools to agents, in English only, and commands to everybody else."""
 
-from perfdoctor.reports.audience import either
+from perfdoctor.reports.language import either
 
 
 def list_processes() -> str:

@@ -52,9 +52,9 @@ def test_torchrun_and_each_of_its_ranks_stand_for_the_job(tmp_path: Path) -> Non
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     with job(*launcher, str(TARGETS / "job_ranks.py"), ready="rank") as ranks:
         rank = int(ranks.lines[-1].split()[1])
-        by_launcher = watch(ranks, tmp_path)
+        known = watch(ranks, tmp_path)
         by_rank = watch(ranks, tmp_path, pid=rank)
-    for answer in (by_launcher, by_rank):
+    for answer in (known, by_rank):
         assert answer.status == 0, answer.err
         assert answer.told["job"]["root_pid"] == ranks.pid
         assert sorted(entry["rank"] for entry in answer.told["ranks"]) == [0, 1]

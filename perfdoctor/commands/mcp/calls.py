@@ -21,7 +21,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
 from perfdoctor.probes import Availability, all_probes
 from perfdoctor.recording.reader import Recording
-from perfdoctor.reports.audience import for_agents
+from perfdoctor.reports.language import for_agents
 from perfdoctor.results.comparison import Comparison
 
 

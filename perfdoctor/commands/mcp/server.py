@@ -41,8 +41,8 @@ from perfdoctor.reports.agents import (
     tell_comparison,
     tell_finding,
 )
-from perfdoctor.reports.audience import for_agents
 from perfdoctor.reports.fitting import short
+from perfdoctor.reports.language import for_agents
 from perfdoctor.reports.outputs import next_move
 from perfdoctor.reports.reading import diagnosis_of
 

@@ -85,7 +85,7 @@ def test_a_rank_of_mpirun_in_a_slurm_job_has_mpiruns_number() -> None:
 def test_a_number_that_all_have_is_that_of_who_started_them() -> None:
     """A task of srun, or a pod, that spawns its trainers with multiprocessing."""
     assert numbered(AGENT | MEETING, AGENT | MEETING) == Ranks({1: 0, 2: 1}, 2, False)
-    assert numbered({"RANK": "1", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}).told is False
+    assert numbered({"RANK": "1", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}).known is False
 
 
 def test_what_torch_keeps_tells_apart_whom_a_launcher_has_numbered_alike() -> None:

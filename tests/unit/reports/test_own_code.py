@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.diagnosis import OwnCall, OwnCode, advise
-from perfdoctor.knowledge.own_calls import ALIKE
+from perfdoctor.knowledge.libraries import SAME_ARGUMENTS
 from perfdoctor.reports.own_code import in_own_code
 from perfdoctor.reports.wording import worded_fix
 
-LOADERS, OPTIMIZERS = ALIKE[:2]
-THREADS = next(names for names in ALIKE if "set_num_threads" in names)
+LOADERS, OPTIMIZERS = SAME_ARGUMENTS[:2]
+THREADS = next(names for names in SAME_ARGUMENTS if "set_num_threads" in names)
 
 
 def of_loader(text: str) -> OwnCode:

@@ -1,27 +1,6 @@
-"""Calls in the job's own source that are looked for.
-
-Those whose arguments advice changes: names that take the same arguments, together. Those that train. And those that
-draw at random, after which a sample is another one in each epoch.
-"""
+"""What draws at random in the job's own source: after it, a sample is another one in each epoch."""
 
 from collections.abc import Mapping
-
-LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
-# Those of torch.optim that have ``fused`` (its documentation, "Algorithms").
-OPTIMIZERS = frozenset(("Adam", "AdamW", "SGD", "Adagrad"))
-THREADS = frozenset(("set_num_threads",))
-BACKWARD = "backward"
-
-ALIKE: tuple[frozenset[str], ...] = (
-    LOADERS,
-    OPTIMIZERS,
-    frozenset(("TrainingArguments", "Seq2SeqTrainingArguments")),
-    frozenset(("Trainer",)),
-    THREADS,
-)
-NAMES = frozenset[str]().union(*ALIKE)
-# Of which packages: others have some of the names for what takes other arguments.
-PACKAGES = frozenset(("torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))
 
 # What draws at random: the functions of these modules, with the names that only say which sample comes next left out.
 DRAWS: Mapping[str, frozenset[str]] = {

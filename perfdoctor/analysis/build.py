@@ -72,13 +72,16 @@ def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
 def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequence[Finding], level: str) -> Verdict:
     """The verdict that names a cause, as its finding says it."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
+    late = straggler(accounts, cause)
+    # That nothing holds the job back promises nothing, even if a fix would make it faster; but equal ranks would.
+    promises = finding is not None and (late is not None or not CAUSES[cause].healthy)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,
         case.share(cause),
         confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=case.number("gpu_busy") is not None),
-        finding.predicted_speedup if finding else 1.0,
-        straggler(accounts, cause),
+        finding.predicted_speedup if finding is not None and promises else 1.0,
+        late,
         level,
         finding.summary if finding else say("verdict.most", cause=say("causes.title", cause=cause)),
     )

@@ -34,6 +34,7 @@ from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
+from perfdoctor.metrics.precision import part_in_double
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
@@ -269,6 +270,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = below_lines(job.stacks)
+    put(accounted.job, "double_precision", part_in_double(job))
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(
         shares=together.fractions(),

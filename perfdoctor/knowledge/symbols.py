@@ -120,6 +120,20 @@ _KERNEL = _any_of(
         "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
     }
 )
+# Of how many bits the numbers are that a kernel works on, as far as its name says so.
+_OF_64_BITS = _any_of(
+    {
+        r"(?:^|_)(?:cblas_)?[dz](?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)": "BLAS and MKL's parts of it",
+        r"10VectorizedIdE|EUld+E": "at::vec's vectors, and the functions of loops over elements",
+    }
+)
+_OF_32_BITS = _any_of(
+    {
+        r"(?:^|_)(?:cblas_)?[sc](?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)": "BLAS and MKL's parts of it",
+        r"10VectorizedIfE|EUlf+E": "at::vec's vectors, and the functions of loops over elements",
+        r"dnnl": "oneDNN, which knows no wider ones",
+    }
+)
 # Anywhere else: code that torch.compile generates.
 _KERNEL_OUTSIDE = re.compile(r"cpp_fused|kernel$|triton_")
 # In files of ATen's operators, what takes no tensor, but pointers and lengths, works on elements.
@@ -162,6 +176,22 @@ def classify(image: str, symbol: str) -> CodeKind:
     if _TORCH.match(base):
         return _in_torch(symbol)
     return "kernel" if _KERNEL_OUTSIDE.match(symbol) else "library"
+
+
+def bits(image: str, symbol: str) -> int | None:
+    """Of how many bits the numbers are that a kernel works on, 64 or 32; None where its name does not say.
+
+    What is compiled while a job runs is mostly oneDNN's, which has no kernels for wider ones.
+
+    Args:
+        image: as of ``classify``.
+        symbol: likewise.
+    """
+    if image == "[jit]":
+        return 32
+    if _OF_64_BITS.search(symbol):
+        return 64
+    return 32 if _OF_32_BITS.search(symbol) else None
 
 
 def _in_torch(symbol: str) -> CodeKind:

@@ -198,6 +198,13 @@ def _left_without_quota(case: Case) -> float | None:
     return quota / allowed if quota is not None and allowed else None
 
 
+def _compute_otherwise(case: Case) -> Iterator[Advice]:
+    double = case.number("double_precision") or 0.0
+    if double >= thresholds.MIN_SHARE:
+        yield advise("cores.single_precision", part=double)
+    yield from _use_idle_cores(case)
+
+
 def _use_idle_cores(case: Case) -> Iterator[Advice]:
     """More threads for the arithmetic, where their number is limited although cores are idle."""
     cores, used, threads = case.setting("cores"), case.number("job_cores"), case.variable(POOL_THREADS)
@@ -234,7 +241,7 @@ CORE_RULES = (
         MODEL_COMPUTE,
         say("cores.arithmetic"),
         ("trainer_running", "trainer_cores", "job_cores", "traced_operators"),
-        _use_idle_cores,
+        _compute_otherwise,
         say("cores.arithmetic_refuted"),
     ),
 )  # fmt: skip

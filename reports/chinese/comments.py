@@ -38,6 +38,7 @@ _DATA = {
     ),
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
+    "once, where they are made": "只做一次，在创建它们的地方",
     "the tokens of one text": "一段文本的 token",
     "before each epoch, or its order is the last one's": "在每个 epoch 之前，否则顺序与上一个相同",
     "if it must stay a map: {}, once": "如果必须是 map 式数据集：{}，只做一次",

@@ -115,6 +115,14 @@ def arithmetic_refuted() -> str:
     return "把批大小减半：如果每步耗时和以前一样，时间就不是花在计算上。"
 
 
+def single_precision(*, part: float) -> Fix:
+    return fix(
+        "用单精度计算",
+        f"能看出精度的计算中，{percent(part)} 是双精度，耗时是单精度的两倍。"
+        "NumPy 和 pandas 生成 64 位的数，由它们得到的张量也保持 64 位。",
+    )
+
+
 def more_threads(*, more: int, threads: str, idle: float, cores: float) -> Fix:
     return fix(
         f"让计算使用 {more} 个线程",

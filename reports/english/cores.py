@@ -146,6 +146,15 @@ def arithmetic_refuted() -> str:
     return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
 
 
+def single_precision(*, part: float) -> Fix:
+    return Fix(
+        "Compute in single precision",
+        f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as long. "
+        "NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
+        "model = model.float()\nfeatures, targets = features.float(), targets.float()  # once, where they are made",
+    )
+
+
 def more_threads(*, more: int, threads: str, idle: float, cores: float) -> Fix:
     return Fix(
         f"Let the arithmetic use {more} threads",

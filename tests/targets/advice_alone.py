@@ -920,6 +920,14 @@ def tf32_is_allowed_by_one_way() -> None:
 
 
 @check
+def what_was_in_double_precision_is_in_single() -> None:
+    features = torch.from_numpy(numpy.random.default_rng(0).normal(size=(8, 3)))
+    names = {"model": torch.nn.Linear(3, 1).double(), "features": features, "targets": features[:, 0]}
+    names = run("cores.single_precision", names, part=1.0)
+    assert names["model"](names["features"]).dtype == names["targets"].dtype == torch.float32
+
+
+@check
 def what_the_step_need_not_wait_for_runs_beside_it() -> None:
     done: list[str] = []
     names = {"concurrent": __import__("concurrent.futures"), "output": torch.ones(2, requires_grad=True) * 2}

@@ -174,3 +174,11 @@ def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary
+
+
+def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:
+    title = "Compute in single precision"
+    found = finding("cpu.model_compute", numbers={"double_precision": 1.0})
+    assert titles(found)[0] == title
+    assert found.predicted_speedup == pytest.approx(1 / (1 - found.share / 2))
+    assert title not in titles(finding("cpu.model_compute", numbers={"double_precision": 0.05}))

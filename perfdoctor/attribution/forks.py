@@ -73,13 +73,13 @@ def _forks(job: JobTimeline, trainer: Process) -> Iterator[Forks]:
 
 
 def _ended_unseen(job: JobTimeline, main: ThreadSeries, children: Sequence[Process]) -> list[int]:
-    """The last looks at a trainer before children had ended that were not seen, since they lived too short for that."""
+    """The last samples of a trainer before children had ended that lived too short to be seen."""
     counter = job.counters.get(f"pid:{main.pid}", CHILDREN_FAULTS)
     if counter is None:
         return []
-    told = counter.times_ns[1:][np.diff(counter.values) > 0]
-    looks = main.times_ns[np.maximum(np.searchsorted(main.times_ns, told) - 1, 0)]
-    unseen: list[int] = looks[~any_alive(children, looks)].tolist()
+    grown_ns = counter.times_ns[1:][np.diff(counter.values) > 0]
+    sampled_ns = main.times_ns[np.maximum(np.searchsorted(main.times_ns, grown_ns) - 1, 0)]
+    unseen: list[int] = sampled_ns[~any_alive(children, sampled_ns)].tolist()
     return unseen
 
 

@@ -72,7 +72,7 @@ class _Scope:
 
 
 @dataclass(eq=False)
-class _Call:
+class _ParsedCall:
     name: str
     call: ast.Call
     statement: ast.stmt
@@ -121,9 +121,9 @@ class _Reader(ast.NodeVisitor):
     """
 
     def __init__(self, tree: ast.Module) -> None:
-        self.calls: list[_Call] = []
+        self.calls: list[_ParsedCall] = []
         self.training: set[tuple[_Loop, ...]] = set()
-        self._made: defaultdict[str, list[_Call]] = defaultdict(list)
+        self._made: defaultdict[str, list[_ParsedCall]] = defaultdict(list)
         self._invocations: list[_Invocation] = []
         self._imported = dict(_imports(tree))
         self._scope = _Scope(is_module=True, function="<module>")
@@ -180,7 +180,7 @@ class _Reader(ast.NodeVisitor):
             self.training.add(self._loops)
         known = name in CALLED_NAMES and self._package(node.func) in CALLED_PACKAGES
         if self._statement is not None and (trains or known):
-            call = _Call(name, node, self._statement, self._scope)
+            call = _ParsedCall(name, node, self._statement, self._scope)
             self.calls.append(call)
             for target in call.targets:
                 self._made[target].append(call)
@@ -188,7 +188,7 @@ class _Reader(ast.NodeVisitor):
             self._invocations.append(_Invocation(name, node, self._scope))
         self.generic_visit(node)
 
-    def gone_over(self, loops: Iterable[_Loop]) -> list[_Call]:
+    def gone_over(self, loops: Iterable[_Loop]) -> list[_ParsedCall]:
         """What the innermost of some loops goes over that goes over anything which is made here."""
         for loop in loops:
             names = {*self._names(loop)}
@@ -235,14 +235,14 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield one.asname or one.name, package
 
 
-def _is_known(name: str, scope: _Scope, call: _Call) -> bool:
+def _is_known(name: str, scope: _Scope, call: _ParsedCall) -> bool:
     """Whether a name stands for the same where a call gave it to what it made."""
     if "." in name:
         return call.scope.of_class is scope.of_class
     return call.scope is scope or (call.scope.is_module and name not in scope.bound)
 
 
-def _is_used(call: _Call, used: Collection[_Call], train: Collection[_Scope]) -> bool | None:
+def _is_used(call: _ParsedCall, used: Collection[_ParsedCall], train: Collection[_Scope]) -> bool | None:
     if call.name not in LOADERS:
         return None
     if call in used:

@@ -22,7 +22,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While
 
 
-class Drawn(NamedTuple):
+class RandomDraw(NamedTuple):
     """The lines that run after a draw.
 
     Attributes:
@@ -36,7 +36,7 @@ class Drawn(NamedTuple):
     in_loop: bool
 
 
-def find_draws(tree: ast.Module) -> list[Drawn]:
+def find_draws(tree: ast.Module) -> list[RandomDraw]:
     """Where Python source draws at random: the first draw of each function, and of each loop in one.
 
     Draws that only say which sample comes next (shuffled, chosen, used as an index) are none. Calls of functions of
@@ -48,10 +48,10 @@ def find_draws(tree: ast.Module) -> list[Drawn]:
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    return _Reader(tree).find()
+    return _DrawReader(tree).find()
 
 
-class _Call(NamedTuple):
+class _CallInLoop(NamedTuple):
     """A call.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Call(NamedTuple):
     says_which: bool
 
 
-class _Reader:
+class _DrawReader:
     """Reads a file."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -75,7 +75,7 @@ class _Reader:
         self._transforms = self._assigned(tree, _draws_when_called)
         self._drawing: set[str] = set()
 
-    def find(self) -> list[Drawn]:
+    def find(self) -> list[RandomDraw]:
         """The first draws."""
         called = {function: {last_name(one.call.func) for one in some} for function, some in self._functions.items()}
         self._drawing = {function.name for function, some in self._functions.items() if self._draws(some)}
@@ -86,7 +86,7 @@ class _Reader:
         in_functions = (_first(self._draws(some), function) for function, some in self._functions.items())
         return [*_first(in_loops, None), *chain.from_iterable(in_functions)]
 
-    def _draws(self, calls: Sequence[_Call]) -> list[_Call]:
+    def _draws(self, calls: Sequence[_CallInLoop]) -> list[_CallInLoop]:
         return [one for one in calls if not one.says_which and self._draws_at_random(one.call)]
 
     def _draws_at_random(self, call: ast.Call) -> bool:
@@ -134,17 +134,17 @@ def _draws_when_called(path: str) -> bool:
     return path.partition(".")[0] in TRANSFORMS and path.rpartition(".")[2].startswith(DRAWING_TRANSFORM)
 
 
-def _calls_in(scope: ast.Module | _Function) -> list[_Call]:
+def _calls_in(scope: ast.Module | _Function) -> list[_CallInLoop]:
     """The calls in a function, without those in functions inside of it."""
 
     indices = _only_say_which(scope)
 
-    def walk(node: ast.AST, loop: _Loop | None) -> Iterator[_Call]:
+    def walk(node: ast.AST, loop: _Loop | None) -> Iterator[_CallInLoop]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, _Function):
                 continue
             if isinstance(child, ast.Call):
-                yield _Call(child, loop, child in indices)
+                yield _CallInLoop(child, loop, child in indices)
             yield from walk(child, child if isinstance(child, _Loop) else loop)
 
     return [*walk(scope, None)]
@@ -162,12 +162,14 @@ def _only_say_which(scope: ast.AST) -> set[ast.expr]:
     return {one for one in (*indices, *kept) if isinstance(one, ast.Call) and last_name(one.func) in WHOLE_NUMBERS}
 
 
-def _first(draws: Sequence[_Call], function: _Function | None) -> list[Drawn]:
+def _first(draws: Sequence[_CallInLoop], function: _Function | None) -> list[RandomDraw]:
     """The first draw in each loop, and the first one of the function in none."""
     first: dict[_Loop | _Function | None, int] = {}
     for call, loop, _ in draws:
         around = loop or function
         first[around] = min(call.lineno, first.get(around, call.lineno))
     return [
-        Drawn(line, around.end_lineno or line, isinstance(around, _Loop)) for around, line in first.items() if around
+        RandomDraw(line, around.end_lineno or line, isinstance(around, _Loop))
+        for around, line in first.items()
+        if around
     ]

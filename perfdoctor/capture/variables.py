@@ -1,4 +1,4 @@
-"""What tells which rank a process is: the variables of its environment, and what torch itself keeps beside them."""
+"""What says which rank a process is: the variables of its environment, and what torch itself keeps beside them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Variables:
         group = self._groups.of(pid)
         if group is None:
             return variables
-        told = {TORCH.rank: str(group.rank), TORCH.world: str(group.world)}
+        kept = {TORCH.rank: str(group.rank), TORCH.world: str(group.world)}
         meeting = _meeting(group.init_method, variables)
-        return variables | told | (dict.fromkeys(TORCH.run, meeting) if meeting else {})
+        return variables | kept | (dict.fromkeys(TORCH.run, meeting) if meeting else {})
 
     @cached_property
     def _groups(self) -> DefaultGroups:

@@ -16,7 +16,7 @@ from perfdoctor.timeline.threads import Floats, Times
 _GRID_S = 0.5  # the slower probes' readings are this far apart, or farther
 
 
-class Drawn(NamedTuple):
+class ChartedReading(NamedTuple):
     """A reading that is drawn.
 
     Attributes:
@@ -37,25 +37,25 @@ class Drawn(NamedTuple):
 
 _TRAINER = "trainer"
 _DRAWN = (
-    Drawn("Storage of the job", "job", "storage_read_bytes_total", "read", "MB/s", 1e-6),
-    Drawn("Storage of the job", "job", "storage_write_bytes_total", "written", "MB/s", 1e-6),
-    Drawn("Storage devices", "device:", "busy_seconds_total", "busy", "fraction"),
-    Drawn("Memory", _TRAINER, "rss_bytes", "resident", "GB", 1e-9),
-    Drawn("Swap of the host", "host", "swapped_in_bytes_total", "read back", "MB/s", 1e-6),
-    Drawn("Swap of the host", "host", "swapped_out_bytes_total", "written", "MB/s", 1e-6),
-    Drawn("Network", "interface:", "received_bytes_total", "received", "MB/s", 1e-6),
-    Drawn("Network", "interface:", "sent_bytes_total", "sent", "MB/s", 1e-6),
-    Drawn("Network", "fabric:", "received_bytes_total", "received", "MB/s", 1e-6),
-    Drawn("GPU", "gpu:", "busy_fraction", "busy", "fraction"),
-    Drawn("GPU", "gpu:", "sm_active_fraction", "SM active", "fraction"),
-    Drawn("GPU", "gpu:", "tensor_active_fraction", "tensor cores", "fraction"),
-    Drawn("GPU", "gpu:", "dram_bandwidth_fraction", "memory bandwidth", "fraction"),
-    Drawn("GPU memory", "gpu:", "memory_used_bytes", "used", "GB", 1e-9),
-    Drawn("GPU links", "gpu:", "pcie_received_bytes_per_second", "PCIe received", "MB/s", 1e-6),
-    Drawn("GPU links", "gpu:", "pcie_sent_bytes_per_second", "PCIe sent", "MB/s", 1e-6),
-    Drawn("GPU links", "gpu:", "nvlink_received_bytes_per_second", "NVLink received", "MB/s", 1e-6),
-    Drawn("GPU clock", "gpu:", "sm_clock_hertz", "SM clock", "MHz", 1e-6),
-    Drawn("GPU power", "gpu:", "power_watts", "power", "W"),
+    ChartedReading("Storage of the job", "job", "storage_read_bytes_total", "read", "MB/s", 1e-6),
+    ChartedReading("Storage of the job", "job", "storage_write_bytes_total", "written", "MB/s", 1e-6),
+    ChartedReading("Storage devices", "device:", "busy_seconds_total", "busy", "fraction"),
+    ChartedReading("Memory", _TRAINER, "rss_bytes", "resident", "GB", 1e-9),
+    ChartedReading("Swap of the host", "host", "swapped_in_bytes_total", "read back", "MB/s", 1e-6),
+    ChartedReading("Swap of the host", "host", "swapped_out_bytes_total", "written", "MB/s", 1e-6),
+    ChartedReading("Network", "interface:", "received_bytes_total", "received", "MB/s", 1e-6),
+    ChartedReading("Network", "interface:", "sent_bytes_total", "sent", "MB/s", 1e-6),
+    ChartedReading("Network", "fabric:", "received_bytes_total", "received", "MB/s", 1e-6),
+    ChartedReading("GPU", "gpu:", "busy_fraction", "busy", "fraction"),
+    ChartedReading("GPU", "gpu:", "sm_active_fraction", "SM active", "fraction"),
+    ChartedReading("GPU", "gpu:", "tensor_active_fraction", "tensor cores", "fraction"),
+    ChartedReading("GPU", "gpu:", "dram_bandwidth_fraction", "memory bandwidth", "fraction"),
+    ChartedReading("GPU memory", "gpu:", "memory_used_bytes", "used", "GB", 1e-9),
+    ChartedReading("GPU links", "gpu:", "pcie_received_bytes_per_second", "PCIe received", "MB/s", 1e-6),
+    ChartedReading("GPU links", "gpu:", "pcie_sent_bytes_per_second", "PCIe sent", "MB/s", 1e-6),
+    ChartedReading("GPU links", "gpu:", "nvlink_received_bytes_per_second", "NVLink received", "MB/s", 1e-6),
+    ChartedReading("GPU clock", "gpu:", "sm_clock_hertz", "SM clock", "MHz", 1e-6),
+    ChartedReading("GPU power", "gpu:", "power_watts", "power", "W"),
 )
 
 

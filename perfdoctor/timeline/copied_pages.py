@@ -20,7 +20,7 @@ from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadSeries, Times
 
 Floats = npt.NDArray[np.float64]
-# Ages by which time after a fork is told apart: most pages are written to in the first step, whatever that takes.
+# Ages by which time after a fork is distinguished: most pages are written to in the first step, whatever that takes.
 _AGES_NS = np.array([0, *(10_000_000 * 2**number for number in range(14))], dtype=np.float64)
 
 

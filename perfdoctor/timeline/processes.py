@@ -49,7 +49,7 @@ class ProcessRoles:
         trainers: in order of their ranks.
         by_pid: all of them.
         world_size: how many ranks the job has, those that were not observed included.
-        numbered: which rank each trainer is was told; otherwise they are counted in order of their start.
+        numbered: a launcher or torch says which rank each trainer is; otherwise they are in order of their start.
     """
 
     trainers: tuple[Process, ...]

@@ -123,7 +123,7 @@ class NvidiaDriver:
         self._nvml.close()
 
 
-class _OnDevice:
+class _NvmlDevice:
     """What whole devices and instances have in common.
 
     Args:
@@ -177,7 +177,7 @@ class _OnDevice:
         return mean_use(samples)
 
 
-class NvidiaDevice(_OnDevice):
+class NvidiaDevice(_NvmlDevice):
     """One GPU. Of one that is partitioned its instances say how they are used, and itself its power and clocks.
 
     Args:
@@ -311,7 +311,7 @@ class NvidiaDevice(_OnDevice):
                 yield self.reading(name, value * worth)
 
 
-class NvidiaInstance(_OnDevice):
+class NvidiaInstance(_NvmlDevice):
     """A part of a GPU that is partitioned (MIG); its shares are those of the instance, not of the GPU.
 
     Args:

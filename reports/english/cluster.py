@@ -42,7 +42,7 @@ def ranks_by_host() -> str:
 
 def ranks_by_start() -> str:
     return (
-        "Nothing tells which rank each process is, no variable and nothing that torch keeps in its memory: they are "
+        "Nothing says which rank each process is, no variable and nothing that torch keeps in its memory: they are "
         "numbered in the order of their start."
     )
 

@@ -290,6 +290,8 @@ GAINS: Mapping[str, Estimate] = {
     "input.longer_epochs": _UP_TO_ALL,
     "input.fewer_tensors": _UP_TO_ALL,
     "input.without_workers": _by_no_workers,
+    "input.ask_all_first": _UP_TO_ALL,
+    "input.ask_for_more": _UP_TO_ALL,
     "input.pin_less": _UP_TO_ALL,
     "input.own_resource": _on_other_cores,
     "input.lock_shared_part": _UP_TO_ALL,

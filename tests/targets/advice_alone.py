@@ -14,6 +14,7 @@ import itertools
 import json
 import logging
 import math
+import multiprocessing
 import os
 import queue
 import tempfile
@@ -917,6 +918,25 @@ def tf32_is_allowed_by_one_way() -> None:
     run("gpu.tf32")
     assert torch.backends.cuda.matmul.allow_tf32
     torch.set_float32_matmul_precision(before)
+
+
+@check
+def helpers_that_are_all_asked_first_work_at_the_same_time() -> None:
+    context = multiprocessing.get_context("fork")
+    pairs, all_asked = [context.Pipe() for _ in range(3)], context.Barrier(3)
+
+    def serve(connection: Any) -> None:
+        request = connection.recv()
+        all_asked.wait(30)
+        connection.send((request, os.getpid()))
+
+    helpers = [context.Process(target=serve, args=(theirs,), daemon=True) for _, theirs in pairs]
+    for helper in helpers:
+        helper.start()
+    names = run("input.ask_all_first", {"connections": [ours for ours, _ in pairs], "requests": "abc"}, helpers=3)
+    assert names["answers"] == [(request, helper.pid) for request, helper in zip("abc", helpers, strict=True)]
+    for helper in helpers:
+        helper.join(30)
 
 
 @check

@@ -312,6 +312,18 @@ def test_rows_of_a_table_promise_what_the_table_takes_and_come_before_workers() 
     assert first_of_all.speedup_range == pytest.approx((1 / (1 - 0.8 * 0.45), 5.0))
 
 
+def test_helpers_of_a_job_without_a_loader_are_all_asked_first() -> None:
+    def told(helpers: int, loader: str) -> list[str]:
+        case = job(0.5, 0, cause="cpu.data_transfer", helpers=helpers, settings={"loader": loader})
+        return [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))]
+
+    assert told(4, "no") == [
+        "Ask all 4 helper processes before waiting for an answer", "Ask helper processes for more at a time",
+    ]  # fmt: skip
+    assert told(1, "no") == ["Ask helper processes for more at a time"]
+    assert told(4, "yes") == ["Return few large tensors per batch"]
+
+
 @pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])
 def test_what_follows_a_random_draw_cannot_be_kept(drawn: float, speedup: float | None) -> None:
     found = first(job(0.5, 0, numbers={"drawn_before": drawn}))

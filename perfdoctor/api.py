@@ -47,8 +47,9 @@ _PHASES = {name: KINDS.index(name) for name in (*KINDS[1:8], "transfer")}
 _session: Session | None = None
 # Its training loop, while it is watched. Another thread may detach at any time: it is read once.
 _loop: TrainingLoop | None = None
-# The files that were asked for, as they were named.
-_asked: set[str] = set()
+# The files that were asked for, as they were named: asking a list is no call, and takes what has no hash.
+_asked: list[Any] = [None]
+_MOST_ASKED = 8
 # Why nothing is watched in this process, or nothing more; "" as long as something is, or may be.
 _closed = ""
 _DETACHED = "detached"
@@ -187,10 +188,10 @@ def diagnose(
         treat_minutes: how long that may take.
     """
     if _closed or _loop is not None:
-        if json is not None or recording is not None:
+        if json not in _asked or recording not in _asked:
             _say_what_is_not_written(json, recording)
         return _shared
-    _asked.update((str(json), str(recording)))
+    _asked.extend((json, recording))
     try:
         asked = Options(
             *(steps, warmup, report, json, recording, profile, confirm, serialise, lang, source, treat, treat_minutes)
@@ -203,10 +204,12 @@ def diagnose(
 
 def _say_what_is_not_written(*files: Any) -> None:
     """Warns once of each file that another diagnosis was to write than the process's first one."""
-    unwritten = [str(file) for file in files if file is not None and str(file) not in _asked]
-    _asked.update(unwritten)
-    if unwritten and _closed in ("", _DETACHED):
-        names = " and ".join(unwritten)
+    if len(_asked) > _MOST_ASKED:  # a name of its own for each step, perhaps
+        return
+    unwritten = [file for file in files if file not in _asked]
+    _asked.extend(unwritten)
+    if _closed in ("", _DETACHED):
+        names = " and ".join(map(str, unwritten))
         why = (
             f"perfdoctor diagnoses a process once, with the files of the first diagnose(): {names} will not be written."
         )

@@ -7,7 +7,7 @@ import perfdoctor.api as api
 
 def test_files_that_nobody_will_write_are_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_closed", api._DETACHED)
-    monkeypatch.setattr(api, "_asked", {"first.json"})
+    monkeypatch.setattr(api, "_asked", [None, "first.json"])
     api.diagnose(json="first.json")
     with pytest.warns(RuntimeWarning, match=r"second\.json and kept\.perfdoctor will not be written"):
         api.diagnose(json="second.json", recording="kept.perfdoctor")

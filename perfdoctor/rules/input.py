@@ -152,10 +152,7 @@ def _keep_workers(case: Case) -> Iterator[Advice]:
 
 def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
     if not case.may_have_loader:  # helpers of the job's own, that it asks itself
-        helpers = max((trainer.helpers for trainer in case.trainers), default=0)
-        if helpers > 1:
-            yield advise("input.ask_all_first", helpers=helpers)
-        yield advise("input.ask_for_more")
+        yield advise("input.ask_helpers", helpers=max((trainer.helpers for trainer in case.trainers), default=0))
         return
     busy = case.number("worker_busy")
     slack = None if busy is None or 1 - busy < thresholds.SLACK_OF_WORKERS else 1 - busy

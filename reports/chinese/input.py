@@ -158,18 +158,10 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
-def ask_all_first(*, helpers: int) -> Fix:
+def ask_helpers(*, helpers: int) -> Fix:
     return fix(
-        f"先向全部 {helpers} 个辅助进程发出请求，再等待回答",
-        "逐个请求时，它们也逐个工作，而每个回答都要单独等待。",
-    )
-
-
-def ask_for_more() -> Fix:
-    return fix(
-        "每次向辅助进程请求更多内容",
-        "每条消息都要序列化、唤醒一个进程并让另一个进程休眠，无论其中的内容多么少。",
-        "一次请求多个样本或多步，数组通过共享内存（multiprocessing.shared_memory）传递，而不是放在消息里。",
+        f"先向全部 {helpers} 个辅助进程发出请求，再等待回答" if helpers > 1 else "每次请求更多内容",
+        "单独等待每个回答，就要切换到辅助进程再切换回来，而其他进程在此期间都不工作。",
     )
 
 

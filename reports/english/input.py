@@ -234,22 +234,14 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
-def ask_all_first(*, helpers: int) -> Fix:
+def ask_helpers(*, helpers: int) -> Fix:
     return Fix(
-        f"Ask all {helpers} helper processes before waiting for an answer",
-        "Those that are asked one after the other work one after the other, and each answer is waited for alone.",
-        "for connection, request in zip(connections, requests):\n"
-        "    connection.send(request)\n"
-        "answers = [connection.recv() for connection in connections]",
-    )
-
-
-def ask_for_more() -> Fix:
-    return Fix(
-        "Ask helper processes for more at a time",
-        "Each message is pickled, wakes one process up and puts the other one to sleep, however little is in it.",
-        "Send one request for several samples or steps, and hand arrays over in shared memory "
-        "(multiprocessing.shared_memory), not in messages.",
+        f"Ask all {helpers} helper processes before waiting for an answer" if helpers > 1 else "Ask for more at a time",
+        "Each answer that is waited for alone costs a switch to the helper and back, and nobody else works meanwhile.",
+        """\
+for connection, request in zip(connections, requests):
+    connection.send(request)
+answers = [connection.recv() for connection in connections]""",
     )
 
 

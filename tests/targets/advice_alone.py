@@ -933,7 +933,7 @@ def helpers_that_are_all_asked_first_work_at_the_same_time() -> None:
     helpers = [context.Process(target=serve, args=(theirs,), daemon=True) for _, theirs in pairs]
     for helper in helpers:
         helper.start()
-    names = run("input.ask_all_first", {"connections": [ours for ours, _ in pairs], "requests": "abc"}, helpers=3)
+    names = run("input.ask_helpers", {"connections": [ours for ours, _ in pairs], "requests": "abc"}, helpers=3)
     assert names["answers"] == [(request, helper.pid) for request, helper in zip("abc", helpers, strict=True)]
     for helper in helpers:
         helper.join(30)

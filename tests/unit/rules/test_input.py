@@ -317,10 +317,8 @@ def test_helpers_of_a_job_without_a_loader_are_all_asked_first() -> None:
         case = job(0.5, 0, cause="cpu.data_transfer", helpers=helpers, settings={"loader": loader})
         return [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))]
 
-    assert told(4, "no") == [
-        "Ask all 4 helper processes before waiting for an answer", "Ask helper processes for more at a time",
-    ]  # fmt: skip
-    assert told(1, "no") == ["Ask helper processes for more at a time"]
+    assert told(4, "no") == ["Ask all 4 helper processes before waiting for an answer"]
+    assert told(1, "no") == ["Ask for more at a time"]
     assert told(4, "yes") == ["Return few large tensors per batch"]
 
 

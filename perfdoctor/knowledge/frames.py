@@ -250,6 +250,11 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     meaning(r"concurrent/futures/process\.py", "_chain_from_iterable_of_lists", "data", "hand over"),
 )
 
+# Functions of libraries that train in place of a loop of the job's own: below the line that calls the model they call
+# the job's callbacks (Lightning's _TrainingEpochLoop.advance, transformers' Trainer._inner_training_loop).
+_TRAINING_LOOP = re.compile(
+    rf"(?:lightning/pytorch|pytorch_lightning)/loops/training_epoch_loop\.py$|{_INSTALLED}/transformers/trainer\.py$"
+)
 # Loops of libraries that call a model without training it: what is called below them serves an evaluation.
 EVALUATION_LOOPS = (
     # Lightning's validation during a fit, Trainer.validate, .test and .predict
@@ -321,6 +326,11 @@ _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 def is_own(frame: Frame) -> bool:
     """Whether a frame is the user's own: no library's, and not perfdoctor's hooks."""
     return bool(frame.file) and not is_library(frame.file)
+
+
+def runs_training_loop(frame: Frame) -> bool:
+    """Whether a frame is of a library's training loop."""
+    return _TRAINING_LOOP.search(frame.file) is not None
 
 
 def in_loader(frame: Frame) -> bool:

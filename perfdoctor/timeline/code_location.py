@@ -24,6 +24,7 @@ from perfdoctor.knowledge.frames import (
     FrameMeaning,
     is_own,
     package_of,
+    runs_training_loop,
 )
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.user_frames import user_frames
@@ -193,7 +194,8 @@ def with_loop_positions(
 
     A stack in no phase of torch's is compared with those in which the model is called, in the innermost function of the
     job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
-    first uses its output. The same line shows nothing. Who sends something to a server there logs it. From the model's
+    first uses its output; the latter also in a library's training loop, which calls the job's callbacks there. The same
+    line shows nothing. Who sends something to a server there logs it. From the model's
     call to the line that starts the backward pass, what is at work for torch leads to that.
 
     Args:
@@ -275,10 +277,10 @@ def _side(stack: tuple[Frame, ...], calls: dict[Function, Amounts[int]]) -> str:
     """On which side of the model's call a stack is in the innermost function that calls it; "" if on none."""
     for function, line in reversed(list(functions(stack))):
         if function in calls:
-            first = _regular(calls[function])
-            if line == first or not is_own(stack[len(function[0])]):
-                return ""
-            return PREPARES if line < first else AFTERWARDS
+            first, frame = _regular(calls[function]), stack[len(function[0])]
+            if line > first and (is_own(frame) or runs_training_loop(frame)):
+                return AFTERWARDS
+            return PREPARES if line < first and is_own(frame) else ""
     return ""
 
 

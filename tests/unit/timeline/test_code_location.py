@@ -141,6 +141,21 @@ def test_above_the_call_is_input_and_below_is_not() -> None:
     assert list(details.values()) == [PREPARES, "", "", AFTERWARDS]
 
 
+@pytest.mark.parametrize(
+    "loop", ["lightning/pytorch/loops/training_epoch_loop.py", "transformers/trainer.py", "other/trainer.py"]
+)
+def test_callbacks_of_a_librarys_training_loop_come_after_the_model_and_prepare_nothing(loop: str) -> None:
+    def advance(line: int) -> tuple[Frame, ...]:
+        return main(60), Frame(f"/v/lib/python3.11/site-packages/{loop}", "advance", line)
+
+    details = seen(
+        ((*advance(340), own(3, "on_batch_start")), 5),
+        ((*advance(354), MODULE), 5),
+        ((*advance(370), own(45, "on_batch_end")), 5),
+    )
+    assert list(details.values()) == ["", "", "" if loop.startswith("other") else AFTERWARDS]
+
+
 def test_the_innermost_function_that_both_share_decides() -> None:
     step = Frame("/home/me/train.py", "train_step", 8)
     details = seen(

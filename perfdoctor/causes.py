@@ -97,7 +97,7 @@ CAUSES: dict[str, Cause] = {
         Cause(STORAGE_READ, "reading from storage"),
         Cause(NETWORK_READ, "reading from the network"),
         Cause(CHECKPOINT_WRITE, "saving checkpoints"),
-        Cause(LOG_WRITE, "writing logs"),
+        Cause(LOG_WRITE, "logging"),
         Cause(SWAP, "memory paged in and out"),
         Cause(GPU_COMPUTE, "the model's arithmetic on the GPU", healthy=True),
         Cause(MEMORY_BANDWIDTH, "memory traffic on the GPU", minimum=thresholds.MIN_MEMORY_BANDWIDTH),

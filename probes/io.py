@@ -1,4 +1,4 @@
-"""What the job reads and writes, what block devices and file servers move for it, and on which file systems.
+"""What the job reads and writes and may at most, what devices and servers move for it, and on which file systems.
 
 A sample costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one process, 0.1 % for 40 (Linux 6.18,
 x86-64).
@@ -22,6 +22,7 @@ from perfdoctor.probes.readers.storage import (
     read_mounts,
     server_readings,
 )
+from perfdoctor.probes.readers.storage_limits import StorageLimits
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
@@ -54,6 +55,7 @@ class IoProbe:
         self._files = KeptFiles(root)
         self._pressure = Pressure("io", root, self._files)
         self._disks = Disks(root, self._files)
+        self._limits = StorageLimits(root, self._files)
         self._job: Processes | None = None
         self._tallies = {name: Tally() for name in NAMES.values()}
         self._known: set[int] = set()
@@ -92,6 +94,7 @@ class IoProbe:
         pids = self._job.pids() if self._job else ()
         yield from self._processes(now_ns, pids)
         yield from self._disks.sample(now_ns)
+        yield from self._limits.sample(now_ns, pids)
         yield from self._pressure.sample(now_ns, pids)
         if self._servers and now_ns >= self._servers_next_ns:
             self._servers_next_ns = now_ns + SERVERS_PERIOD_NS

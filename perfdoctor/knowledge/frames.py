@@ -146,6 +146,10 @@ LOGGING = (
     meaning(r"(?:tensorboard|tensorboardX|wandb|mlflow|comet_ml|neptune|aim|clearml)/.*\.py", "", "logging"),
     # the standard library's logging
     meaning(r"logging/(?:__init__|handlers)\.py", "", "logging"),
+    # progress bars that are drawn anew: tqdm's and rich's, and Lightning's around them
+    meaning(rf"{_INSTALLED}/tqdm/(?:std|notebook|rich|gui)\.py", "refresh display moveto", "logging"),
+    meaning(rf"{_INSTALLED}/rich/(?:live|progress|console)\.py", "refresh render_lines print", "logging"),
+    meaning(rf"{_LIGHTNING}/callbacks/progress/.*\.py", "", "logging"),
 )
 DATA = (
     # torch.utils.data.DataLoader: a worker's loop, the thread that pins, starting and stopping workers, fetching
@@ -273,19 +277,34 @@ EVALUATION_LOOPS = (
     meaning(rf"{_INSTALLED}/detectron2/evaluation/evaluator\.py", "inference_on_dataset", "evaluation"),
 )
 
-# Clients that hand something to a server. Below the model's call that is metrics; above it, a query for data.
-SENDING = (
-    # requests.post, Session.post …
+# What is done with results. Below the model's call that is logging; above it, a query for data or a part of a sample.
+RESULTS = (
+    # requests.post, Session.post …; httpx.post, Client.post …
     meaning(rf"{_INSTALLED}/requests/(?:api|sessions)\.py", "post put patch", "logging"),
-    # httpx.post, Client.post …
     meaning(rf"{_INSTALLED}/httpx/_(?:api|client)\.py", "post put patch", "logging"),
+    # pictures: PIL.Image.Image.save, torchvision.utils.save_image and make_grid, imageio.imwrite, skimage.io.imsave
+    meaning(rf"{_INSTALLED}/PIL/Image\.py", "save", "logging"),
+    meaning(rf"{_INSTALLED}/torchvision/utils\.py", "", "logging"),
+    meaning(rf"{_INSTALLED}/imageio/(?:v2|v3)\.py", "imwrite imsave mimwrite mimsave volwrite", "logging"),
+    meaning(rf"{_INSTALLED}/skimage/io/.*\.py", "imsave", "logging"),
+    # plots: matplotlib and seaborn draw on the CPU; plotly and bokeh write pages
+    meaning(rf"{_INSTALLED}/(?:matplotlib|seaborn|plotly|bokeh)/.*\.py", "", "logging"),
+    # sound: torchaudio.save, soundfile.write, scipy.io.wavfile.write
+    meaning(rf"{_INSTALLED}/torchaudio/.*\.py", "save save_with_torchcodec", "logging"),
+    meaning(rf"{_INSTALLED}/(?:soundfile|scipy/io/wavfile)\.py", "write", "logging"),
+    # tables: DataFrame.to_csv, to_parquet …
+    meaning(
+        rf"{_INSTALLED}/pandas/core/(?:generic|frame)\.py",
+        "to_csv to_excel to_feather to_hdf to_json to_parquet to_pickle to_sql",
+        "logging",
+    ),
 )
 
-# Frames that do nothing but wait when they are innermost.
 # Layers of torch's that compute one piece of a sequence at a time; torch.nn has one for all of them beside each
 # (torch/nn/modules/rnn.py).
 CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "RNNCell": "RNN"}
 
+# Frames that do nothing but wait when they are innermost.
 ONLY_WAITING = (
     # threading.Condition.wait, Thread.join, Event.wait, Lock
     meaning(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", ""),

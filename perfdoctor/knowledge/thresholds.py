@@ -633,6 +633,12 @@ FULL_DEVICE = Threshold(
     "of the time",
     "judgement: further readers then find the device taken (%util in iostat); devices with many queues may have room",
 )
+LIMIT_REACHED = Threshold(
+    0.8, "of the limit", "measured: 0.97 to 1.0 of what the job waited for; what comes in bursts uses less of it"
+)
+HELD_BACK = Threshold(
+    0.25, "of the time waited", "measured: a device was busy for 0.05 of that behind a limit, and for 0.9 without one"
+)
 SMALL_READ = Threshold(
     64 * 1024, "bytes", "the usual read-ahead window starts here; below it requests cost more than bytes"
 )

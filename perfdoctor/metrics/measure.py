@@ -266,8 +266,31 @@ def _measure_devices(numbers: Numbers, readings: Readings) -> None:
         put(numbers, "device_read", _divided(readings.rate(device, "read_bytes_total"), _MB), name)
         put(numbers, "device_written", _divided(readings.rate(device, "written_bytes_total"), _MB), name)
         put(numbers, "read_latency", None if latency is None else 1e3 * latency, name)
+    _measure_throttles(numbers, readings)
     server = total(readings.rate(mount, "server_read_bytes_total") for mount in readings.subjects("mount:"))
     put(numbers, "read_from_server", _divided(server, _MB))
+
+
+# What a control group lets through, its limit for that, and the number that says how much of it is used.
+_THROTTLES = (
+    ("read_bytes_total", "read_limit_bytes_per_second", "read_limit_used"),
+    ("reads_total", "read_limit_per_second", "reads_limit_used"),
+    ("written_bytes_total", "written_limit_bytes_per_second", "written_limit_used"),
+    ("writes_total", "write_limit_per_second", "writes_limit_used"),
+)
+
+
+def _measure_throttles(numbers: Numbers, readings: Readings) -> None:
+    """How much of what control groups may read and write is used, of each limit where that is most."""
+    for passed, limit, name in _THROTTLES:
+        used = [
+            (rate / most, subject.split(":")[1])
+            for subject in readings.subjects("throttle:")
+            if (rate := readings.rate(subject, passed)) is not None and (most := readings.mean(subject, limit))
+        ]
+        if used:
+            share, device = max(used)
+            put(numbers, name, share, device)
 
 
 def _measure_network(numbers: Numbers, readings: Readings) -> None:

@@ -113,6 +113,10 @@ STORAGE: dict[str, Metric] = {
     "device_read": Metric("delivered by device {}", "MB/s", "io"),
     "device_written": Metric("stored by device {}", "MB/s", "io"),
     "read_latency": Metric("taken by one read of device {}", "ms", "io"),
+    "read_limit_used": Metric("of the bytes that a control group may read from device {}", "of its limit", "io"),
+    "reads_limit_used": Metric("of the reads that a control group may ask device {} for", "of its limit", "io"),
+    "written_limit_used": Metric("of the bytes that a control group may write to device {}", "of its limit", "io"),
+    "writes_limit_used": Metric("of the writes that a control group may ask device {} for", "of its limit", "io"),
     "read_from_server": Metric("read from network file systems", "MB/s", "io"),
 }
 

@@ -330,6 +330,7 @@ GAINS: Mapping[str, Estimate] = {
     "cores.single_precision": _by_single_precision,
     "cores.more_threads": _by_more_threads,
     # Input and output.
+    "io.raise_limit": _UP_TO_ALL,
     "io.save_behind": _beside,
     "io.save_less_often": _less_often,
     "io.log_less_often": _less_often,

@@ -1,12 +1,13 @@
 """Input and output: reading from storage and networks, paging, and writing checkpoints and logs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE_READ, SWAP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY
-from perfdoctor.messages import say
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.input import no_more_workers, worker_fixes
 from perfdoctor.rules.rule import Rule, times_rarer
@@ -17,15 +18,60 @@ _PAGE_MB = 4096 / 1e6
 
 
 def _read_otherwise(case: Case) -> Iterator[Advice]:
-    share, busy = case.share(STORAGE_READ), case.number("device_busy")
-    plan = plan_workers(case, STORAGE_READ)
-    full = busy is not None and busy >= thresholds.FULL_DEVICE
-    if not full:  # more readers are the cheapest change where the device has room
+    share, reached = case.share(STORAGE_READ), _reached(case, _READ_LIMITS)
+    plan, why = plan_workers(case, STORAGE_READ), _no_more_readers(case, reached)
+    yield from _raise_limit(case, reached)
+    if why is None:  # more readers are the cheapest change where the device has room
         yield from worker_fixes(case, STORAGE_READ, plan)
-    yield from _larger_pieces(case)
+    if reached is None or reached.operations:
+        yield from _larger_pieces(case)
     yield from _nearer(case)
-    why = say("io.device_full", busy=busy) if full else no_more_workers(plan, share)
-    yield advise("io.fewer_bytes", share=share, no_more_workers=why)
+    yield advise("io.fewer_bytes", share=share, no_more_workers=why or no_more_workers(plan, share))
+
+
+class _Limit(NamedTuple):
+    """A limit of a control group.
+
+    Attributes:
+        number: how much of it is used.
+        writes: it is for writing, else for reading.
+        operations: it counts requests, else bytes.
+    """
+
+    number: str
+    writes: bool
+    operations: bool
+
+
+_READ_LIMITS = (_Limit("read_limit_used", False, False), _Limit("reads_limit_used", False, True))
+_WRITE_LIMITS = (_Limit("written_limit_used", True, False), _Limit("writes_limit_used", True, True))
+
+
+def _reached(case: Case, limits: Sequence[_Limit]) -> _Limit | None:
+    """The one that is used up most; None where the job reaches none."""
+    most = max(limits, key=lambda limit: case.number(limit.number) or 0.0)
+    return most if (case.number(most.number) or 0.0) >= thresholds.LIMIT_REACHED else None
+
+
+def _raise_limit(case: Case, reached: _Limit | None) -> Iterator[Advice]:
+    if reached is not None:
+        used = case.number(reached.number)
+        yield advise("io.raise_limit", used=used, writes=reached.writes, operations=reached.operations)
+
+
+def _no_more_readers(case: Case, reached: _Limit | None) -> Message | None:
+    """Why further readers would only share what there is; None where the storage may serve them beside the others."""
+    share, busy = case.share(STORAGE_READ), case.number("device_busy")
+    if reached is not None:
+        return say("io.limit_reached")
+    if busy is None:
+        return None
+    if busy >= thresholds.FULL_DEVICE:
+        return say("io.device_full", busy=busy)
+    system = case.file_system(case.hot_path(STORAGE_READ))
+    from_device = bool(case.number("read_from_storage")) and not (system and "network" in system)
+    held = from_device and busy < thresholds.HELD_BACK * share
+    return say("io.held_back", busy=busy, share=share) if held else None
 
 
 def _larger_pieces(case: Case) -> Iterator[Advice]:
@@ -82,6 +128,7 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
 def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
     times = times_rarer(share)
+    yield from _raise_limit(case, _reached(case, _WRITE_LIMITS))
     yield advise(
         "io.save_behind",
         path=path,
@@ -101,16 +148,21 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
 
 
 def _log_otherwise(case: Case) -> Iterator[Advice]:
-    share = case.share(LOG_WRITE)
+    share, path = case.share(LOG_WRITE), case.hot_path(LOG_WRITE)
     times = times_rarer(share)
+    if path:
+        yield from _raise_limit(case, _reached(case, _WRITE_LIMITS))
     yield advise(
         "io.log_less_often",
-        path=case.hot_path(LOG_WRITE),
+        path=path,
         share=share,
         line=case.hot_line(LOG_WRITE),
         times=times,
     )
-    yield advise("io.faster_reader" if case.is_read_by_another(LOG_WRITE) else "io.no_flush")
+    if case.is_read_by_another(LOG_WRITE):
+        yield advise("io.faster_reader")
+    elif path:  # what draws pictures or makes up lines waits for no file
+        yield advise("io.no_flush")
     yield advise("io.another_thread", logger=case.settings.get("logger") == "yes")
 
 
@@ -127,6 +179,8 @@ IO_RULES = (
             "device_busy",
             "device_read",
             "read_latency",
+            "read_limit_used",
+            "reads_limit_used",
             "read_from_server",
             "refaults",
             "workers_busy",
@@ -152,14 +206,29 @@ IO_RULES = (
     Rule(
         CHECKPOINT_WRITE,
         say("io.checkpoints"),
-        ("written_to_storage", "written_by_calls", "device_written", "device_busy"),
+        (
+            "written_to_storage",
+            "written_by_calls",
+            "device_written",
+            "device_busy",
+            "written_limit_used",
+            "writes_limit_used",
+        ),
         _save_otherwise,
         say("io.checkpoints_refuted"),
     ),
     Rule(
         LOG_WRITE,
         say("io.logs"),
-        ("write_calls", "written_to_storage", "device_busy", "exposed_rest", "overlap"),
+        (
+            "write_calls",
+            "written_to_storage",
+            "device_busy",
+            "written_limit_used",
+            "writes_limit_used",
+            "exposed_rest",
+            "overlap",
+        ),
         _log_otherwise,
         say("io.logs_refuted"),
     ),

@@ -18,7 +18,7 @@ from perfdoctor.knowledge.frames import (
     INNERMOST,
     LOCKS,
     ONLY_WAITING,
-    SENDING,
+    RESULTS,
     WAITING,
     Frame,
     FrameMeaning,
@@ -195,8 +195,8 @@ def with_loop_positions(
     A stack in no phase of torch's is compared with those in which the model is called, in the innermost function of the
     job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
     first uses its output; the latter also in a library's training loop, which calls the job's callbacks there. The same
-    line shows nothing. Who sends something to a server there logs it. From the model's
-    call to the line that starts the backward pass, what is at work for torch leads to that.
+    line shows nothing. Results that are sent, drawn or written there are logging. From the model's call to the line
+    that starts the backward pass, what is at work for torch leads to that.
 
     Args:
         stacks: the distinct stacks, outermost call first.
@@ -212,9 +212,9 @@ def with_loop_positions(
             if _unclaimed(found[number]):
                 stack = stacks[number]
                 side = _side(stack, calls)
-                sends = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in SENDING)
-                leads = side != PREPARES and not sends and _leads_to(backwards, stack, calls)
-                phase = "logging" if sends else "other"
+                logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
+                leads = side != PREPARES and not logs and _leads_to(backwards, stack, calls)
+                phase = "logging" if logs else "other"
                 found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
     return found
 

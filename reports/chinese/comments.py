@@ -38,6 +38,9 @@ _DATA = {
     ),
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
+    "with the names of the job's unit and of its device; Docker: docker run without {}": (
+        "换成作业所在单元和设备的名字；Docker：docker run 时去掉 {}"
+    ),
     "once, where they are made": "只做一次，在创建它们的地方",
     "the tokens of one text": "一段文本的 token",
     "before each epoch, or its order is the last one's": "在每个 epoch 之前，否则顺序与上一个相同",

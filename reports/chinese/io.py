@@ -20,6 +20,22 @@ def fewer_bytes(*, share: float, no_more_workers: str | None) -> Fix:
     )
 
 
+def raise_limit(*, used: float, writes: bool, operations: bool) -> Fix:
+    what = f"每秒允许{'写入' if writes else '读取'}的{'请求数' if operations else '字节数'}"
+    return fix("提高控制组对该存储的限制", f"作业用掉了{what}的 {percent(used)}：请求在到达设备之前就被拦住。")
+
+
+def limit_reached() -> str:
+    return "增加 worker 没有帮助：它们共用控制组的同一个限制。"
+
+
+def held_back(*, busy: float, share: float) -> str:
+    return (
+        f"增加 worker 多半没有帮助：读取者有 {percent(share)} 的时间在等待，"
+        f"而设备只有 {percent(busy)} 的时间在处理请求。两者之间有东西拦住了请求，例如这个容器之上的控制组的限制。"
+    )
+
+
 def device_full(*, busy: float) -> str:
     return f"增加 worker 没有帮助：设备有 {percent(busy)} 的时间在处理请求。"
 
@@ -160,17 +176,18 @@ def faster_storage() -> Fix:
 
 
 def logs() -> str:
-    return "写日志"
+    return "记录日志（指标、图片、输出）"
 
 
 def logs_refuted() -> str:
-    return "去掉日志，或把日志写到 /dev/null：如果速度不变，原因就不是写日志。"
+    return "去掉日志，或把日志写到 /dev/null：如果速度不变，原因就不是记录日志。"
 
 
 def log_less_often(*, path: str | None, share: float, line: str | None, times: int) -> Fix:
     return fix(
         f"把日志频率降到 {times} 分之一",
-        f"写入{f' {path} ' if path else '日志'}占用 {percent(share)} 的时间{f'，位置在 {line}' if line else ''}。",
+        f"写入{f' {path} ' if path else '日志、指标或图片'}占用 {percent(share)} 的时间"
+        f"{f'，位置在 {line}' if line else ''}。",
     )
 
 
@@ -186,4 +203,4 @@ def faster_reader() -> Fix:
 
 
 def another_thread(*, logger: bool) -> Fix:
-    return fix("由另一个线程写日志", "这样训练步只需要把记录放进队列。")
+    return fix("由另一个线程写", "这样训练步只需要把记录放进队列。")

@@ -10,6 +10,7 @@ _UNITS = {
     "of it": "的部分",
     "of periods": "的周期",
     "of bytes": "的字节",
+    "of its limit": "的限额",
     "of segments": "的段",
     "of the clock": "的频率",
     "of the memory": "的显存",

@@ -232,8 +232,11 @@ EXPLAINED: dict[str, Explanation] = {
         refuted="leaving it out changes nothing.",
     ),
     causes.LOG_WRITE: Explanation(
-        goes="goes into writing logs",
-        means="Writing logs and metrics, most often with a flush to the device for every line.",
+        goes="goes into logging",
+        means=(
+            "Writing log lines and metrics, often with a flush to the device for every line, and making and writing "
+            "pictures, plots, sound and tables of results."
+        ),
         helps=(
             "fewer lines, no fsync, another thread; where it goes into a pipe or a connection, a reader that keeps up."
         ),

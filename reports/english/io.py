@@ -25,6 +25,30 @@ def fewer_bytes(*, share: float, no_more_workers: str | None) -> Fix:
     )
 
 
+def raise_limit(*, used: float, writes: bool, operations: bool) -> Fix:
+    verb, kind = ("write", "IOWrite") if writes else ("read", "IORead")
+    what = f"{'requests' if operations else 'bytes'} per second that it may {verb}"
+    docker = f"--device-{verb}-{'iops' if operations else 'bps'}"
+    return Fix(
+        "Raise the control group's limit for this storage",
+        f"The job uses {percent(used)} of the {what}: requests are held back before they reach the device.",
+        f"systemctl set-property job.service '{kind}{'IOPS' if operations else 'Bandwidth'}Max=/dev/vda infinity'\n"
+        f"# with the names of the job's unit and of its device; Docker: docker run without {docker}",
+    )
+
+
+def limit_reached() -> str:
+    return "More workers will not help: they share the limit of their control group."
+
+
+def held_back(*, busy: float, share: float) -> str:
+    return (
+        f"More workers will hardly help: readers wait for {percent(share)} of the time, and the device had requests "
+        f"under way for {percent(busy)} only. Something between them holds requests back, a limit of a control group "
+        "above this container for instance."
+    )
+
+
 def device_full(*, busy: float) -> str:
     return f"More workers will not help: the device had requests under way for {percent(busy)} of the time."
 
@@ -222,7 +246,7 @@ def faster_storage() -> Fix:
 
 
 def logs() -> str:
-    return "Writing logs"
+    return "Logging (metrics, pictures, output)"
 
 
 def logs_refuted() -> str:
@@ -232,7 +256,8 @@ def logs_refuted() -> str:
 def log_less_often(*, path: str | None, share: float, line: str | None, times: int) -> Fix:
     return Fix(
         f"Log {times} times less often",
-        f"Writing {path or 'the log'} takes {percent(share)} of the time{f', at {line}' if line else ''}.",
+        f"Writing {path or 'logs, metrics or pictures'} takes {percent(share)} of the time"
+        f"{f', at {line}' if line else ''}.",
         f"if step % {times} == 0: log(...)",
     )
 

@@ -172,7 +172,7 @@ def test_a_change_is_shown_once_with_all_that_it_serves() -> None:
     logs = replace(base.findings[1], fixes=(shared, *base.findings[1].fixes))
     page = Page(render(replace(base, findings=(base.findings[0], logs))))
     assert page.text.count(f"{shared.why}") == 1
-    assert "Helps against: preparing the input on the CPU , writing logs" in page.text
+    assert "Helps against: preparing the input on the CPU , logging" in page.text
     assert page.values("href").count("#change-2") == 2
 
 

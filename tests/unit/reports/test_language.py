@@ -86,7 +86,7 @@ def test_programs_read_english_unless_another_language_was_asked_for() -> None:
     with language("zh"):
         asked = json.loads(json_report.render(diagnosis))
     plain = json.loads(english[0])
-    assert asked["findings"][0]["fixes"][0]["title"] == "由另一个线程写日志"
+    assert asked["findings"][0]["fixes"][0]["title"] == "由另一个线程写"
     assert asked["findings"][0]["evidence"][0]["name"] == "作业占用"
     for told in (asked, plain):  # units and ids are the same in each language
         assert told["findings"][0]["evidence"][0]["unit"] == "cores"

@@ -186,11 +186,32 @@ def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
         ("pipe:[1]", "Let whoever reads the log keep up"),
         ("socket:tcp", "Let whoever reads the log keep up"),
         ("file:/data/log.csv", "Do not flush every line to the disk"),
-        ("", "Do not flush every line to the disk"),
     ],
 )
 def test_a_log_that_another_program_reads_is_not_flushed_less(target: str, title: str) -> None:
     assert title in titles(finding("io.log_write", target=target))
+
+
+def test_pictures_that_are_drawn_wait_for_no_flush() -> None:
+    found = titles(finding("io.log_write", target=""))
+    assert "Write from another thread" in found
+    assert "Do not flush every line to the disk" not in found
+
+
+@pytest.mark.parametrize(
+    ("cause", "number", "option"),
+    [
+        ("io.storage_read", "read_limit_used", "IOReadBandwidthMax"),
+        ("io.storage_read", "reads_limit_used", "IOReadIOPSMax"),
+        ("io.checkpoint_write", "written_limit_used", "IOWriteBandwidthMax"),
+        ("io.log_write", "writes_limit_used", "IOWriteIOPSMax"),
+    ],
+)
+def test_a_control_groups_limit_is_named_where_it_is_reached(cause: str, number: str, option: str) -> None:
+    reached = finding(cause, target="file:/data/a", numbers={number: 0.98, "device_busy": 0.5})
+    assert option in changes(reached)
+    free = finding(cause, target="file:/data/a", numbers={number: 0.4, "device_busy": 0.5})
+    assert option not in changes(free)
 
 
 def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:

@@ -28,6 +28,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OV
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
+from perfdoctor.metrics.helpers import helpers_at_once
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
@@ -271,6 +272,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = below_lines(job.stacks)
     put(accounted.job, "double_precision", part_in_double(job))
+    put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(
         shares=together.fractions(),

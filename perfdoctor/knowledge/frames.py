@@ -300,6 +300,15 @@ RESULTS = (
     ),
 )
 
+# Asking another process: multiprocessing's pipes, queues, managers and pools, and concurrent.futures' pools.
+ASKS = (
+    meaning(r"multiprocessing/connection\.py", "send send_bytes _send _send_bytes", ""),
+    meaning(r"multiprocessing/queues\.py", "put", ""),
+    meaning(r"multiprocessing/managers\.py", "_callmethod", ""),
+    meaning(r"multiprocessing/pool\.py", "map starmap apply", ""),
+    meaning(r"concurrent/futures/process\.py", "map submit", ""),
+)
+
 # Layers of torch's that compute one piece of a sequence at a time; torch.nn has one for all of them beside each
 # (torch/nn/modules/rnn.py).
 CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "RNNCell": "RNN"}

@@ -617,6 +617,16 @@ POOL_SCALING = Threshold(
     "measured: half the threads took 1.0, 1.12 and 1.32 times as long for three models; 2 to this power is 1.23",
 )
 BUSY_WORKER = Threshold(0.8, "of the time", "judgement: a worker that all others wait for has hardly a pause")
+ONE_AT_A_TIME = Threshold(
+    1.5, "helpers at work", "judgement: asked one after the other it is one, seldom two while one wakes another (1.1)"
+)
+SECONDS_PER_COPY = Threshold(
+    20e-6, "s/call", "measured: what a call on a pipe or a Unix socket takes, and waking whoever waits at the other end"
+)
+COPIED_BYTES_PER_S = Threshold(1e9, "B/s", "measured: pipes and Unix sockets carry 1 to 3 GB/s")
+HARDLY_COPIES = Threshold(
+    0.25, "of the CPU time", "judgement: of four instants in which it runs, less than one is then in such a call"
+)
 UNEVEN_WORKERS = Threshold(
     2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"
 )

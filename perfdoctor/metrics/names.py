@@ -47,6 +47,7 @@ _OF_TIME = "of the time"
 
 THREADS: dict[str, Metric] = {
     "trainer_running": Metric("trainer's main thread on a core", _OF_TIME, "threads"),
+    "helpers_at_once": Metric("helper processes that work at a time while a trainer waits", "processes", "threads"),
     "trainer_run_delay": Metric("trainer's main thread itself ready but without a core", _OF_TIME, "threads"),
     "trainer_switches": Metric("voluntary context switches of the trainer's main thread", "/s", "threads"),
     "trainer_major_faults": Metric("major page faults of the trainer's main thread", "/s", "threads"),

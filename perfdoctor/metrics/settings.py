@@ -52,6 +52,7 @@ from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tenso
 from perfdoctor.knowledge.libraries import USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
+from perfdoctor.metrics.helpers import how_asked
 from perfdoctor.metrics.names import Trainers
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
@@ -90,7 +91,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
 
     Returns:
         ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
-        samples are rows of tensors in memory (``TensorDataset``); and all that
+        samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
+        (``perfdoctor.metrics.helpers``); and all that
         ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen.
     """
     pids = {trainer.pid for trainer in job.processes.trainers}
@@ -105,6 +107,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["loader"] = "no"
     if enough:
         found.setdefault("parallel", "no")
+    if (asked := how_asked(job)) is not None:
+        found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):
         found["dataset"] = "tensors"
     names = [thread.name for thread in job.threads.by_tid.values() if thread.pid in pids]

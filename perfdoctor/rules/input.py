@@ -8,6 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import PREPARED, TABLES
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.helpers import depends_on_model, helper_fixes
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
 
@@ -91,6 +92,8 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
+    if case.number("helpers_at_once") is not None:
+        yield from helper_fixes(case, INPUT_PREPROCESSING)
     if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
         yield advise("input.faster_server", server=server)
         return
@@ -113,8 +116,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         no_more_workers=no_more_workers(plan, share),
         kind=kind,
     )
-    # What environments answer depends on what the model does.
-    if kind != "text" and "environments" not in case.settings:
+    if kind != "text" and not depends_on_model(case):
         yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)
@@ -152,7 +154,7 @@ def _keep_workers(case: Case) -> Iterator[Advice]:
 
 def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
     if not case.may_have_loader:  # helpers of the job's own, that it asks itself
-        yield advise("input.ask_helpers", helpers=max((trainer.helpers for trainer in case.trainers), default=0))
+        yield from helper_fixes(case, DATA_TRANSFER)
         return
     busy = case.number("worker_busy")
     slack = None if busy is None or 1 - busy < thresholds.SLACK_OF_WORKERS else 1 - busy
@@ -190,6 +192,7 @@ INPUT_RULES = (
         (
             "workers_busy",
             "worker_busy",
+            "helpers_at_once",
             "job_cores",
             "worker_cores",
             "neighbour_cores",
@@ -212,7 +215,7 @@ INPUT_RULES = (
     Rule(
         DATA_TRANSFER,
         say("input.hand_over"),
-        ("worker_busy", "workers_busy", "trainer_switches", "exposed_data"),
+        ("worker_busy", "workers_busy", "helpers_at_once", "trainer_switches", "exposed_data"),
         _hand_over_otherwise,
         say("input.hand_over_refuted"),
     ),

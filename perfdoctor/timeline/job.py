@@ -19,6 +19,7 @@ from perfdoctor.recording.schema import (
     TrialSeen,
     WaitSeen,
 )
+from perfdoctor.timeline.channels import hardly_copying
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.contention import CpuContention, Locks, ThreadKinds
 from perfdoctor.timeline.counted_steps import read_counted
@@ -119,6 +120,7 @@ class JobTimeline:
         self.gil = Gil(self.threads, python_threads, interpreters, self.span)
         distributed = self.processes.world_size > 1
         in_collectives = frozenset(self.threads.pids) - self.gpus.processes if distributed else frozenset()
+        suppliers = [process for process in self.processes.by_pid.values() if process.role != "trainer"]
         self.locator = Locator(
             self.stacks,
             rows(StackMissed),
@@ -127,6 +129,7 @@ class JobTimeline:
             self.gil,
             threads=self.threads,
             in_collectives=in_collectives,
+            hardly_copying=hardly_copying(suppliers, self.threads, self.counters),
         )
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
@@ -41,6 +43,7 @@ class Locator:
         gil: the processes' interpreters.
         threads: the states of the job's threads.
         in_collectives: processes that may sleep in collectives, anywhere in a step; on GPUs only streams wait for them.
+        hardly_copying: processes that run next to never where they wait for what others send.
     """
 
     def __init__(
@@ -53,10 +56,12 @@ class Locator:
         *,
         threads: JobThreads,
         in_collectives: frozenset[int],
+        hardly_copying: frozenset[int],
     ) -> None:
         self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil
-        self._threads, self._in_collectives = threads, in_collectives
+        self._threads, self._in_collectives, self._hardly_copying = threads, in_collectives, hardly_copying
         self._main: dict[int, StackSeries | None] = {}
+        self._working: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
         self._evaluations: dict[int, Spans] = {}
 
@@ -115,7 +120,7 @@ class Locator:
         self, pid: int, time_ns: int, state: ThreadState, segment: Segment | None, *, in_c: bool = False
     ) -> int | None:
         """Index of the stack that goes with the state of a main thread; None if there is none near."""
-        series = self._of_main(pid)
+        series = self._at_work(pid) if state.is_runnable and pid in self._hardly_copying else self._of_main(pid)
         if series is None:
             return None
         holds_gil = self._gil.is_held_by_main(pid, time_ns) if state.is_runnable else None
@@ -161,6 +166,20 @@ class Locator:
         if pid not in self._main:
             self._main[pid] = self._stacks.of_main(pid)
         return self._main[pid]
+
+    def _at_work(self, pid: int) -> StackSeries | None:
+        """The main thread's stacks without those in which it waits, each until the next; all where there are no others.
+
+        A process that waits most of the time may have been sampled in its work long before an instant.
+        """
+        if pid not in self._working:
+            self._working[pid] = series = self._of_main(pid)
+            if series is not None:
+                waits = [number >= 0 and self._stacks.locations[number].waits for number in series.stacks.tolist()]
+                kept = ~np.array(waits, dtype=bool)
+                if kept.any():
+                    self._working[pid] = replace(series, times_ns=series.times_ns[kept], stacks=series.stacks[kept])
+        return self._working[pid]
 
     def _with_evaluation(self, pid: int, time_ns: int, location: CodeLocation) -> CodeLocation:
         """The location, marked where it lies in a time without training: a pass may look like one of that."""

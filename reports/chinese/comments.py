@@ -38,6 +38,12 @@ _DATA = {
     ),
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
+    "before the step": "在训练步之前",
+    "a list of them": "一个列表",
+    "in the helper, in place of the list": "在辅助进程中，代替列表",
+    "in the helper: connection.send([answer(request) for request in connection.recv()])": (
+        "在辅助进程中：connection.send([answer(request) for request in connection.recv()])"
+    ),
     "with the names of the job's unit and of its device; Docker: docker run without {}": (
         "换成作业所在单元和设备的名字；Docker：docker run 时去掉 {}"
     ),

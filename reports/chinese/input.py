@@ -158,13 +158,6 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
-def ask_helpers(*, helpers: int) -> Fix:
-    return fix(
-        f"先向全部 {helpers} 个辅助进程发出请求，再等待回答" if helpers > 1 else "每次请求更多内容",
-        "单独等待每个回答，就要切换到辅助进程再切换回来，而其他进程在此期间都不工作。",
-    )
-
-
 def share_by_name() -> Fix:
     return fix(
         "让 worker 进程按名称共享张量",

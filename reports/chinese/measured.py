@@ -1,6 +1,7 @@
 """The phrasebook for what was measured: names of numbers, charts, phases, and what a job and a diagnosis are."""
 
 _THREADS = {
+    "helper processes that work at a time while a trainer waits": "训练进程等待时同时工作的辅助进程",
     "trainer's main thread on a core": "训练进程的主线程在核上运行",
     "trainer's main thread itself ready but without a core": "训练进程的主线程自身就绪但得不到核",
     "voluntary context switches of the trainer's main thread": "训练进程主线程的主动上下文切换",

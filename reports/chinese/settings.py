@@ -22,6 +22,7 @@ NAMES = {
     "loader": "使用 DataLoader",
     "dataset": "样本的来源",
     "environments": "环境的推进方式",
+    "helpers": "向其他进程请求什么",
     "parallel": "各 rank 分担模型的方式",
     "tensor_parallel": "张量并行",
     "sync_batch_norm": "同步批归一化",
@@ -40,6 +41,8 @@ PREFIXES = {
     "env.": "{}",
 }
 VALUES = {
+    "for the model": "由模型输出决定的内容",
+    "for input": "输入",
     "tensors": "内存中的张量",
     "arrow": "Hugging Face datasets",
     "arrow rows by number": "Hugging Face datasets，按行号读取",

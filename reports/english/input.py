@@ -231,17 +231,6 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
-def ask_helpers(*, helpers: int) -> Fix:
-    return Fix(
-        f"Ask all {helpers} helper processes before waiting for an answer" if helpers > 1 else "Ask for more at a time",
-        "Each answer that is waited for alone costs a switch to the helper and back, and nobody else works meanwhile.",
-        """\
-for connection, request in zip(connections, requests):
-    connection.send(request)
-answers = [connection.recv() for connection in connections]""",
-    )
-
-
 def share_by_name() -> Fix:
     return Fix(
         "Let workers share tensors by name",

@@ -22,6 +22,7 @@ NAMES = {
     "loader": "Uses a DataLoader",
     "dataset": "What samples are taken from",
     "environments": "How environments are stepped",
+    "helpers": "What other processes are asked for",
     "parallel": "How ranks share the model",
     "tensor_parallel": "Tensor parallelism",
     "sync_batch_norm": "Synchronised batch norm",
@@ -40,6 +41,8 @@ PREFIXES = {
     "env.": "{}",
 }
 VALUES = {
+    "for the model": "what follows from the model's output",
+    "for input": "input",
     "tensors": "tensors in memory",
     "arrow": "Hugging Face datasets",
     "arrow rows by number": "Hugging Face datasets, rows by number",

@@ -933,10 +933,43 @@ def helpers_that_are_all_asked_first_work_at_the_same_time() -> None:
     helpers = [context.Process(target=serve, args=(theirs,), daemon=True) for _, theirs in pairs]
     for helper in helpers:
         helper.start()
-    names = run("input.ask_helpers", {"connections": [ours for ours, _ in pairs], "requests": "abc"}, helpers=3)
+    ours = [one for one, _ in pairs]
+    names = run("helpers.ask_together", {"connections": ours, "requests": "abc"}, helpers=3, at_once=1.0)
     assert names["answers"] == [(request, helper.pid) for request, helper in zip("abc", helpers, strict=True)]
     for helper in helpers:
         helper.join(30)
+
+
+@check
+def a_helper_is_asked_before_the_step_that_it_works_beside() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    trained: list[str] = []
+
+    def train(batch: str) -> None:
+        trained.append(batch)
+        theirs.send(theirs.recv() + "'")  # the request is there already
+
+    names = {"connection": ours, "next_request": "b", "train": train, "batch": "a"}
+    assert run("helpers.ask_ahead", names)["batch"] == "b'"
+    assert trained == ["a"]
+
+
+@check
+def a_helper_answers_a_list_of_requests() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    with ThreadPoolExecutor(1) as helper:
+        answered = helper.submit(lambda: theirs.send([request.upper() for request in theirs.recv()]))
+        assert run("helpers.larger_requests", {"connection": ours, "requests": ["a", "b"]})["answers"] == ["A", "B"]
+        answered.result(30)
+
+
+@check
+def a_helper_sends_an_array_for_a_list() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    run("helpers.send_arrays", {"connection": theirs, "rows": [(1.0, 2.0), (3.0, 4.0)]})
+    received = ours.recv()
+    assert received.dtype == numpy.float32
+    assert received.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 @check

@@ -1,8 +1,10 @@
 """A process that waits for threads of its own: those that take turns with the GIL, and event loops."""
 
+import pytest
+
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.share import Writing
-from perfdoctor.attribution.suppliers import _event_loop, _pinning, _thread_shares
+from perfdoctor.attribution.suppliers import _event_loop, _pinning, _thread_shares, supplier_shares
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, Sample
 from perfdoctor.timeline.job import JobTimeline
@@ -83,3 +85,28 @@ def test_who_serves_the_job_from_outside_is_judged_by_what_it_does() -> None:
     assert served("tcp", "socket:tcp", "R", run=1.0) == {"cpu.input_preprocessing": 1.0}
     assert served("pipe", "pipe", "S", call="recvfrom", target="socket:tcp") == {"io.network_read": 1.0}
     assert served("tcp", "socket:tcp", "S", call="epoll_wait") == {"io.network_read": 1.0}, "it waits as well"
+
+
+RECEIVES = Frame("/usr/lib/python3.11/multiprocessing/connection.py", "Connection._recv", 395)
+
+
+@pytest.mark.parametrize(
+    ("read_mb_per_s", "cause", "line"),
+    [(0.1, "cpu.input_preprocessing", "env.py:27 step"), (200.0, "cpu.data_transfer", "env.py:9 serve")],
+)
+def test_a_helper_that_copies_next_to_nothing_does_its_work_when_it_runs(
+    read_mb_per_s: float, cause: str, line: str
+) -> None:
+    """Where it waits most of the time, nearly all its stacks show that, also those near to an instant at work."""
+    serve, step = Frame("env.py", "serve", 9), Frame("env.py", "step", 27)
+    stacks = jobs.stacks(20, (serve, step), *[(serve, RECEIVES)] * 19, every_s=0.2, times=50)
+    counted = [
+        *jobs.readings("pid:20", "read_calls_total", *(100.0 * second for second in range(10))),
+        *jobs.readings("pid:20", "write_calls_total", *(100.0 * second for second in range(10))),
+        *jobs.readings("pid:20", "read_call_bytes_total", *(1e6 * read_mb_per_s * second for second in range(10))),
+    ]
+    helper = [*jobs.process(20, parent=PID, uses_torch=False), *jobs.thread(20, 20, "R", run=0.2), *stacks, *counted]
+    trainer = [*jobs.process(PID), *jobs.thread(PID, PID, "S", call="read", target="socket:unix")]
+    watched = jobs.timeline([*trainer, *helper, *jobs.stacks(PID, (jobs.OWN,))])
+    (share,) = supplier_shares(watched, watched.processes.by_pid[20], NOW - 600_000_000, Writing())
+    assert (share.cause, share.line) == (cause, line)

@@ -10,7 +10,8 @@ from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.gains import GAINS, Gain
+from perfdoctor.rules.estimates import Gain
+from perfdoctor.rules.gains import GAINS
 from perfdoctor.rules.rule import times_rarer
 from tests.unit.reports.test_words import said
 

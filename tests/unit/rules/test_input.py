@@ -318,14 +318,35 @@ def test_rows_of_a_table_promise_what_the_table_takes_and_come_before_workers() 
     assert first_of_all.speedup_range == pytest.approx((1 / (1 - 0.8 * 0.45), 5.0))
 
 
-def test_helpers_of_a_job_without_a_loader_are_all_asked_first() -> None:
-    def told(helpers: int, loader: str) -> list[str]:
-        case = job(0.5, 0, cause="cpu.data_transfer", helpers=helpers, settings={"loader": loader})
-        return [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))]
+TOGETHER, AHEAD = "Ask all 4 helper processes before waiting for an answer", "Ask for the next batch before training"
 
-    assert told(4, "no") == ["Ask all 4 helper processes before waiting for an answer"]
-    assert told(1, "no") == ["Ask for more at a time"]
-    assert told(4, "yes") == ["Return few large tensors per batch"]
+
+@pytest.mark.parametrize(("at_once", "told"), [(None, True), (1.1, True), (3.2, False)])
+def test_helpers_are_asked_together_where_they_work_one_at_a_time(at_once: float | None, told: bool) -> None:
+    numbers = {} if at_once is None else {"helpers_at_once": at_once}
+    for cause in ("cpu.data_transfer", *(["cpu.input_preprocessing"] if at_once else [])):
+        case = job(0.8, 0, cause=cause, helpers=4, numbers=numbers, settings={"loader": "no", "cores": 2.0})
+        speedups = paces(first(case, cause))
+        assert (TOGETHER in speedups) is told
+        # Two cores work at what one does now: half of the wait is left.
+        assert not told or speedups[TOGETHER] == pytest.approx(1 / (1 - 0.8 * (1 - (at_once or 1.0) / 2)))
+
+
+def test_only_what_does_not_follow_from_the_model_is_asked_for_ahead() -> None:
+    for asked, told in (("for input", True), ("for the model", False), ("", False)):
+        settings = {"loader": "no", "helpers": asked} if asked else {"loader": "no"}
+        case = job(0.5, 0, helpers=1, numbers={"helpers_at_once": 1.0}, settings=settings)
+        speedups = paces(first(case))
+        assert any(title.startswith(AHEAD) for title in speedups) is told
+        assert ("Do the part that never changes once" in speedups) is (asked != "for the model")
+        assert not any("helper processes" in title for title in speedups)
+
+
+def test_helpers_are_no_loader_workers() -> None:
+    case = job(0.5, 0, cause="cpu.data_transfer", helpers=4, settings={"loader": "yes"})
+    assert [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))] == [
+        "Return few large tensors per batch"
+    ]
 
 
 @pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])

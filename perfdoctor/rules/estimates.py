@@ -1,0 +1,260 @@
+"""What a fix frees, as fractions of the wall time: one estimate for each kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE
+from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.own_loops import CostlyLoop
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.workers import cores_floor, plan_workers
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a change frees, as fractions of the wall time.
+
+    Attributes:
+        least: where little comes of it; 0 where that depends on how well the change is made.
+        likely: what to expect.
+        most: where everything goes well.
+    """
+
+    least: float
+    likely: float
+    most: float
+
+    def within(self, left: float | None) -> Gain:
+        """The same, where some fraction of the wall time remains whatever is changed."""
+        room = 1.0 if left is None else max(0.0, 1 - left)
+        return Gain(min(self.least, room), min(self.likely, room), min(self.most, room))
+
+
+# From the case, the cause and what the advice says to what it frees; None where the numbers for it are missing.
+Estimate = Callable[[Case, str, Mapping[str, Any]], Gain | None]
+
+
+def _of_share(case: Case, cause: str, least: float, likely: float, most: float) -> Gain:
+    """Parts of the cause, each of the share that sampling would have shown at least and at most."""
+    low, high = case.range_of(cause)
+    return Gain(least * low, likely * case.share(cause), most * high)
+
+
+def _exactly(case: Case, cause: str, part: float) -> Gain:
+    """A part of the cause that is sure but for the sampling."""
+    return _of_share(case, cause, part, part, part)
+
+
+def known_part(part: float, least: float | None = None) -> Estimate:
+    """A known part of the cause, or at least another one."""
+    return lambda case, cause, _: _of_share(case, cause, part if least is None else least, part, part)
+
+
+ALL = known_part(1.0)
+UP_TO_ALL = known_part(1.0, least=0.0)
+HALF = known_part(0.5, least=0.0)
+
+
+def of_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """The named line's own part of the cause, as far as it can be spared."""
+    lines = case.lines.get(cause, ())
+    part = lines[0][1] if lines and values["line"] else 1.0
+    return _of_share(case, cause, 0.0, part, part)
+
+
+def before_draws(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What is the same in each epoch."""
+    kept = 1 - (values["drawn"] or 0.0)
+    return _of_share(case, cause, 0.0, kept, kept)
+
+
+def of_called_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """The same of a line that calls operations."""
+    parts = {**dict(case.lines.get(cause, ())), **dict(case.called_lines.get(cause, ()))}
+    part = parts.get(values["line"], 1.0)
+    return _of_share(case, cause, 0.0, part, part)
+
+
+def of_loop(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What a loop calls, next to all of which goes where one operation stands for it.
+
+    Of the arithmetic in it half is taken to go as well: small operations begin and end more than they compute. Where
+    two such loops were mended, 0.39 and 0.70 of the time went, and their calls alone were 0.11 and 0.44 of it.
+    """
+    parts = [{one.line: one.part for one in _loops(case, about)} for about in (cause, MODEL_COMPUTE)]
+    calls, arithmetic = (some.get(values["line"], 0.0) for some in parts)
+    beside = case.share(MODEL_COMPUTE) * arithmetic / 2
+    gain = _of_share(case, cause, 0.0, calls, calls)
+    return Gain(0.0, gain.likely + beside, gain.most + beside)
+
+
+def of_sequence(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """The same where a layer goes over the sequence: cuDNN has each in one call, a CPU only the LSTM (oneDNN).
+
+    On a CPU the others still call what the cell calls, but for the product with the input: of a time that was nearly
+    all in such a loop 0.33 (GRU), 0.49 (RNN) and 0.58 to 0.73 (LSTM) went (measured, 40 pieces, torch 2.13).
+    """
+    whole = of_loop(case, cause, values)
+    part = 1.0 if values["layer"] == "LSTM" or case.uses_gpu else 0.5
+    return Gain(0.0, part * whole.likely, part * whole.most)
+
+
+def by_larger_batch(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """Half of the calls per sample; not of those in loops that may go over the samples."""
+    part = max(0.0, 1 - sum(one.part for one in _loops(case, cause) if not one.carries)) / 2
+    return _of_share(case, cause, 0.0, part, part)
+
+
+def _loops(case: Case, cause: str) -> tuple[CostlyLoop, ...]:
+    return (case.loops or {}).get(cause, ())
+
+
+def of_done_alone(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What one rank does alone, as far as the others wait for it; no rank waits once it is gone."""
+    likely = min(values["share"], values["waited"])
+    return Gain(likely / 2, likely, max(values["share"], values["waited"]))
+
+
+def of_named_lines(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """The parts of the cause in the functions that are named, as far as they can be spared."""
+    parts = dict(case.python_lines.get(cause, ()))
+    named = sum(parts.get(line, 0.0) for line in values["lines"])
+    known = min(1.0, named) if named else float(values["part"])
+    return _of_share(case, cause, 0.0, known, known)
+
+
+def value(name: str, least: float = 1.0) -> Estimate:
+    """A fraction of the wall time that the advice itself says, or at least a part of it."""
+    return lambda case, cause, values: Gain(least * values[name], values[name], values[name])
+
+
+def without_checkpoints(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What is computed again, if memory has room for what is then kept."""
+    return Gain(0.0 if values["full"] else values["again"], values["again"], values["again"])
+
+
+def part_value(name: str) -> Estimate:
+    """A part of the cause that the advice itself says."""
+    return lambda case, cause, values: None if values[name] is None else _exactly(case, cause, values[name])
+
+
+def less_often(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """All but one of so many times."""
+    return _exactly(case, cause, 1 - 1 / values["times"])
+
+
+def by_fewer_evaluations(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """All but one of so many evaluations, with what else they take: the batches that they read, and their log.
+
+    That may be work that was to be done in any case: batches that workers prepare ahead for the training.
+    """
+    passes, rarer = less_often(case, cause, values), 1 - 1 / values["times"]
+    whole = rarer * max(case.share(cause), case.mean_of("own_evaluating"))
+    return Gain(passes.least, whole, max(passes.most, whole))
+
+
+def by_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """What the plan leaves; workers help against all causes in the input, and this one gains no more than its share."""
+    plan, share = plan_workers(case, cause), case.share(cause)
+    if plan is None:
+        return None
+    low, high = case.range_of(cause)
+    known = low if plan.cores is not None else 0.0  # without free cores a worker takes one from the arithmetic
+    return Gain(min(known, max(0.0, 1 - plan.worst)), min(share, 1 - plan.pace), min(high, 1 - plan.best))
+
+
+def by_even_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """All of it, as far as workers that are equally busy are fast enough."""
+    plan = plan_workers(case, cause)
+    if plan is None or not plan.now:
+        return None
+    left = max(plan.own, plan.busy / plan.now)
+    return _exactly(case, cause, 1.0).within(left)
+
+
+def by_no_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """Nothing is handed over, and the trainer prepares what its workers do now, without what sending takes of that."""
+    plan = plan_workers(case, cause)
+    if plan is None or not plan.now:
+        return None
+    return Gain(0.0, min(case.share(cause), max(0.0, 1 - plan.own - plan.busy)), case.range_of(cause)[1])
+
+
+def by_asking_together(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """Of all waiting for helpers, what they take less when as many work at once as there are cores for.
+
+    That goes to several causes: what the helpers do, and handing it over.
+    """
+    waited, now = sum(map(case.share, INPUT_CAUSES)), max(1.0, values["at_once"] or 1.0)
+    together = min(values["helpers"], case.setting("cores") or values["helpers"])
+    likely, most = (max(0.0, waited * (1 - now / number)) for number in (together, values["helpers"]))
+    return Gain(likely / 2, likely, most)
+
+
+def beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """All of it, where the work goes on beside the training: it still takes its time, and its share of the cores."""
+    share, cores = case.share(cause), case.setting("cores")
+    left = max(share, cores_floor(case, share, cores) if cores else share)
+    return _of_share(case, cause, 0.5, 1.0, 1.0).within(left)
+
+
+def by_fused_update(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """The calls of the optimizer's step, nearly all of which go; its arithmetic becomes cheaper at best."""
+    parts = [trainer.number("own_updating") for trainer in case.trainers]
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    calls = sum(known) / len(known)
+    return Gain(calls / 2, calls, max(calls, values["share"]))
+
+
+def by_no_call(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What is collected by hand; at lines beside it Python may collect a part of that itself."""
+    return _of_share(case, cause, 0.8 * values["part"], values["part"], 1.0)
+
+
+def by_fewer_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """The queues; and, of the arithmetic, what threads beyond the cores spend on waking and waiting for each other.
+
+    That part is not seen, so it is in the range only (measured: 4.7 times the pace where queues alone said 2.7).
+    """
+    low, high = case.range_of(cause)
+    beyond = max(0.0, 1 - values["cores"] / values["runnable"])
+    return Gain(0.5 * low, case.share(cause), min(1.0, high + beyond * case.share(MODEL_COMPUTE)))
+
+
+def by_tensors(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What is spent in the tables' own code, and what is computed of their rows."""
+    return _of_share(case, cause, 0.5 * values["part"], values["part"], 1.0)
+
+
+def fewer_threads_beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What the advice says of neighbours, or at most the queues."""
+    likely = 1 - 1 / values["gain"]
+    return Gain(0.0, likely, max(likely, case.range_of(cause)[1]))
+
+
+def on_other_cores(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """All of it where there is a core for whoever works at the same time; else no more than the cores allow."""
+    cores, busy = case.setting("cores"), 1 + max(1, max((trainer.workers for trainer in case.trainers), default=0))
+    full = cores is not None and cores < busy * len(case.trainers)
+    return _of_share(case, cause, 0.5, 1.0, 1.0).within(cores_floor(case, 1.0, cores) if full and cores else None)
+
+
+def by_single_precision(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """Half of what is in double precision: registers hold, and memory moves, twice as many numbers at a time."""
+    return _of_share(case, cause, 0.25 * values["part"], 0.5 * values["part"], 0.5 * values["part"])
+
+
+def by_more_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """The arithmetic, which scales a little worse than with the number of threads."""
+    times = values["more"] / float(values["threads"])
+    return _of_share(case, cause, 0.0, 1 - times**-thresholds.POOL_SCALING, 1 - 1 / times)
+
+
+def missing_link(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What copies take longer than they would over the whole link."""
+    return _exactly(case, cause, 1 - (values["link"] or 1.0))

@@ -10,7 +10,7 @@ from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.workers import cores_floor, plan_workers
+from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +176,9 @@ def by_even_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain |
 
 
 def by_no_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
-    """Nothing is handed over, and the trainer prepares what its workers do now, without what sending takes of that."""
-    plan = plan_workers(case, cause)
-    if plan is None or not plan.now:
-        return None
-    return Gain(0.0, min(case.share(cause), max(0.0, 1 - plan.own - plan.busy)), case.range_of(cause)[1])
+    """Starting and handing over, as far as what workers prepare now leaves of that."""
+    likely = freed_without_workers(case, cause)
+    return likely if likely is None else Gain(0.0, likely, sum(case.range_of(one)[1] for one in OF_WORKERS))
 
 
 def by_asking_together(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:

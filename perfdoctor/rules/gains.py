@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import perfdoctor.rules.estimates as estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
-from perfdoctor.rules import estimates
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.estimates import Estimate
 

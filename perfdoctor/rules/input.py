@@ -10,7 +10,7 @@ from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.helpers import depends_on_model, helper_fixes
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.workers import WorkerPlan, plan_workers
+from perfdoctor.rules.workers import WorkerPlan, freed_without_workers, plan_workers
 
 
 def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice]:
@@ -148,6 +148,8 @@ def _has_rows(case: Case) -> bool:
 def _keep_workers(case: Case) -> Iterator[Advice]:
     yield advise("input.keep_workers", starts=case.number("worker_starts"), life=case.number("worker_life"))
     yield advise("input.longer_epochs")
+    if not case.uses_gpu and (freed_without_workers(case, WORKER_STARTUP) or 0.0) >= thresholds.REPORTED_SHARE:
+        yield advise("input.without_workers")
     if case.settings.get("start_method") == "spawn":
         yield advise("input.fork_server")
 

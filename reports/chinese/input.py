@@ -184,7 +184,7 @@ def out_of_order(*, slack: float) -> Fix:
 def without_workers() -> Fix:
     return fix(
         "试试不用 worker 进程",
-        "num_workers=0 时不需要交接；如果准备一个批次比交接它更便宜，这样更快。",
+        "num_workers=0 时不启动 worker，也不需要交接；如果准备一个批次比这更便宜，这样更快。",
     )
 
 

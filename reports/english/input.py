@@ -260,8 +260,8 @@ def out_of_order(*, slack: float) -> Fix:
 def without_workers() -> Fix:
     return Fix(
         "Try without workers",
-        "With num_workers=0 nothing is handed over; where preparing a batch costs less than handing it over, that is "
-        "faster.",
+        "With num_workers=0 none are started and nothing is handed over; where preparing a batch costs less than that, "
+        "it is faster.",
         "DataLoader(..., num_workers=0)",
     )
 

@@ -148,8 +148,13 @@ def gain_of(finding: Finding) -> str:
 
 
 def gain_between(least: float, most: float) -> str:
-    """A gain with its range, ``1.3 to 1.5 times as fast``; up to something where nothing is sure."""
+    """A gain with its range, ``1.3 to 1.5 times as fast``; up to something where nothing is sure.
+
+    What rounds to nothing is not told.
+    """
     low, high = times(least), times(most)
+    if high == times(1.0):
+        return ""
     return label("times_as_fast", least="" if low == times(1.0) else low, most=high)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,8 +89,12 @@ def _require(kind: str, path: Path, *, force: bool) -> None:
 
 def _write(kind: str, recording: Recording, path: Path) -> None:
     if kind in _FOLDERS:
-        path.mkdir(exist_ok=True)
-        _FOLDERS[kind](recording, path)
+        # All tables or none: a full disk leaves no part of them.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
+            _FOLDERS[kind](recording, Path(beside))
+            path.mkdir(exist_ok=True)
+            for table in Path(beside).iterdir():
+                table.replace(path / table.name)
         return
     made = _FILES[kind](recording)
     write_bytes(path, gzip.compress(made, 6) if path.suffix == ".gz" else made)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import resource
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -379,3 +380,17 @@ def test_what_cannot_be_done_is_said_before_anything_is(made: Path, capsys: pyte
     sentence, move = refused(capsys, made, "--to", "perfetto", wanted, "--to", "csv", made.parent / "no" / "out")
     assert "There is no folder" in sentence
     assert not wanted.exists()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_without_room_for_all_of_them_leave_nothing(
+    kind: str, real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, (soft, hard) = tmp_path / "tables", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # some tables are larger than that, others are not
+    try:
+        assert main(["export", str(real), "--to", kind, str(folder)]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f"{folder} cannot be written" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -137,7 +137,7 @@ def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
         fix: the change.
         steps: what is known of the steps, as in a diagnosis.
     """
-    if fix.after is None:
+    if fix.after is None or not fix.gain:
         return None
     words = page_words().WORDS
     expected, least, most = fix.after
@@ -161,8 +161,8 @@ def bounds(diagnosis: Diagnosis, first: AdvisedChange | None, prospect: Prospect
     words, verdict = page_words().WORDS, diagnosis.verdict
     if first is None:
         return
-    if prospect is None and verdict.predicted_speedup > 1:
-        yield words["up_to"].format(gain=gain_between(1.0, verdict.predicted_speedup))
+    if prospect is None and (gain := gain_between(1.0, verdict.predicted_speedup)):
+        yield words["up_to"].format(gain=gain)
     others = [line for line in diagnosis.breakdown if line.cause != verdict.cause and line.share > 0]
     largest = max(others, key=lambda line: line.share, default=None)
     if largest is not None:

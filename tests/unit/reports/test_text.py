@@ -3,6 +3,7 @@ import math
 import pytest
 
 from perfdoctor.reports import text
+from perfdoctor.reports.cards import gain_between
 from tests.builders import diagnoses
 
 
@@ -96,3 +97,11 @@ def test_code_keeps_its_lines_and_indentation() -> None:
 )
 def test_sentences_are_told_from_code(change: str, prose: bool) -> None:
     assert text.is_prose(change) is prose
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "told"),
+    [(1.0, 1.004, ""), (1.0, 1.3, "up to 1.3 times as fast"), (1.2, 1.3, "1.2 to 1.3 times as fast")],
+)
+def test_a_gain_that_rounds_to_nothing_is_not_told(least: float, most: float, told: str) -> None:
+    assert gain_between(least, most) == told

@@ -147,7 +147,7 @@ def _online(root: Path) -> tuple[int, ...]:
 
 
 CORES_PERIOD_NS = NS_PER_S
-SLOW_PERIOD_NS = 5 * NS_PER_S
+SLOW_PERIOD_NS = 5 * NS_PER_S  # of clocks, quotas and masks, and who else computes
 
 
 @dataclass(frozen=True, slots=True)

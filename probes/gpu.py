@@ -30,8 +30,8 @@ _ENABLE_NVIDIA = (
     "install the NVIDIA driver; in a container: docker run --gpus all, or a Kubernetes nvidia.com/gpu limit"
 )
 _ENABLE_AMD = "pip install amdsmi, of the version of the ROCm that is installed"
-SLOW_PERIOD_NS = 5 * NS_PER_S
-_SEARCH_NS = NS_PER_S // 200
+SLOW_PERIOD_NS = 5 * NS_PER_S  # of what changes slowly: limits, health, who uses the GPU
+_SEARCH_NS = NS_PER_S // 200  # of a round, that the search for the job's GPUs may take
 # How long other probes wait for a round, and how long the end of the watching does.
 WAIT_S = 0.002
 LAST_WAIT_S = 2.0

@@ -18,7 +18,7 @@ from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample
 
-_RETRY_NS = NS_PER_S // 2
+_RETRY_NS = NS_PER_S // 2  # a start takes no longer, as a rule
 _TRIES = 6  # an interpreter may be starting, or may change its list of threads just while we read it
 _FORGET_NS = NS_PER_S // 2  # thread states are freed and used again
 _TURNS = 3  # loader workers are alike, and what they are asked for is their collector

@@ -19,7 +19,7 @@ from perfdoctor.probes.readers.procfs import KeptFiles, counters, kibibytes, sta
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample
 
-SLOW_PERIOD_NS = 5 * NS_PER_S
+SLOW_PERIOD_NS = 5 * NS_PER_S  # of what the kernel sums up for each reader, and limits
 
 # Version 1 says "no limit" with the largest number of pages that fits.
 _NO_LIMIT = 1 << 60
@@ -36,6 +36,7 @@ _HOST = {
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
+# Together some milliseconds; the median of five leaves out what was interrupted.
 _TOUCHED_PAGES, _TIMES_TOUCHED = 256, 5
 
 

@@ -18,7 +18,7 @@ from perfdoctor.probes.readers.procfs import KeptFiles
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import THINNED, Event, Fact, Reading, Sample, Unavailable
 
-SOCKETS_PERIOD_NS = 5 * NS_PER_S
+SOCKETS_PERIOD_NS = 5 * NS_PER_S  # reading them costs the more the more there are
 MOST_PEERS = 64  # of a server with many clients, enough to name
 KINDS = ("tcp", "udp", "unix", "other")
 

@@ -26,6 +26,7 @@ from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock, now_ns, sec
 from perfdoctor.recording.schema import Event, Reading, Sample
 from perfdoctor.recording.writer import RecordingWriter
 
+# As much as a kill -9 of perfdoctor may lose.
 COMMIT_NS = NS_PER_S // 2
 # How often new processes are looked for: a loader worker that computes one batch lives longer than this.
 REFRESH_NS = NS_PER_S // 30

@@ -23,7 +23,7 @@ from perfdoctor.monitor.monitor import Monitor, Plan
 from perfdoctor.results.history import Incident, Presence
 
 FOLDER = Path("perfdoctor-monitor")
-_KEEP_MB = 500
+_KEEP_MB = 500  # some days of a job with few processes
 _MB = 1_000_000
 
 

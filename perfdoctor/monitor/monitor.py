@@ -32,7 +32,7 @@ from perfdoctor.recording.schema import CountedCall, Sample, Unavailable
 from perfdoctor.results.history import Appeared, Beat, Incident, Line, Presence
 
 STEPS_EVERY_S = 1.0
-READ_EVERY_S = 30.0
+READ_EVERY_S = 30.0  # all other numbers: more often would take more than a hundredth of a core
 # A recording of all that is counted is closed after so long, or when it has become so large, and the next one begun.
 SEGMENT_S = 3600.0
 _SEGMENT_BYTES = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.results.history import LongStep, Window
 
-_MOST = 300
+_MOST = 300  # windows that are remembered: the usual pace needs no more
 
 
 class Windows:

@@ -2,6 +2,7 @@
 
 from perfdoctor.recording import own_source, schema
 
+# Grows when an older perfdoctor could no longer read a recording; a table that is added does not count.
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
 ADDED: frozenset[type[schema.Sample]] = frozenset(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # ``GO`` says when the second trace begins, and how long it is at most: in seconds, and in seconds of CPU time.
 ASKED, ALIVE, GO, TOLD, TRACE, PROBE = "asked", "alive", "go", "told", "trace.json", "probe.json"
 
-PROBE_S = 0.05
+PROBE_S = 0.05  # some steps, to learn what a traced second costs
 # The main thread is asked to stop; where it does not come, in a long call for instance, this thread does it
 # if it can.
 STOP_PATIENCE_S = 5.0

@@ -30,7 +30,7 @@ _SELF_WORDS = 9  # generations[3] are 3 x 24 bytes
 _COLLECTING = 72 + 8 + 24 + 72  # generations, generation0, permanent generation, statistics
 _LIST_WORDS = 64  # the head of the list of threads lies near the interpreter state's start
 _THREAD_WORDS = 64  # so does thread_id in a thread state
-_MOST_THREADS = 10_000
+_MOST_THREADS = 10_000  # a list that is longer was torn while it was read
 _ADDRESSES = 1 << 56  # of user space, with page tables of five levels
 
 

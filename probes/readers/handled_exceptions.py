@@ -14,7 +14,7 @@ from perfdoctor.probes.readers.process_memory import Memory
 
 _TYPE = 8  # of an object, after its count of references
 _TYPE_NAME = 24  # in a type object
-_LONGEST_NAME = 128
+_LONGEST_NAME = 128  # bytes that are read of a type's name, never beyond its page
 _MOST_ITEMS = 50  # generators within generators
 _NONE = "NoneType"
 

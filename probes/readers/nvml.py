@@ -11,7 +11,7 @@ from typing import Any
 
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 
-_LARGEST_CONSTANT = 1 << 16
+_LARGEST_CONSTANT = 1 << 16  # what is larger is a time or a handle, and no constant of NVML's
 _LASTING = (
     "NOT_SUPPORTED",
     "FUNCTION_NOT_FOUND",

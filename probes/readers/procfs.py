@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # most files of /proc are smaller: one read, and not two
 # States of a process that runs no more (proc(5)): a zombie, and one that is just being removed.
 ENDED = (b"Z", b"X")
 

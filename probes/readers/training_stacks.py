@@ -25,8 +25,8 @@ _TRIES, _MANY_TRIES = 2, 20  # a stack may change while it is read
 _AT_MOST = 4  # threads besides the main one
 _FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
 _FORGET_NS = 30 * NS_PER_S  # code objects are freed, and others take their addresses
-_MOST_THREADS = 10_000
-_NAMED_AT_ONCE = 50
+_MOST_THREADS = 10_000  # a list that is longer was torn while it was read
+_NAMED_AT_ONCE = 50  # code objects a round: each takes several reads of the job's memory
 
 
 @dataclass

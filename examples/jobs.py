@@ -35,11 +35,14 @@ class Example:
         name: of the folder; ``gpu/launch_bound`` for instance.
         expected: the cause that a diagnosis should name.
         straggler: the rank that the others wait for, if there is one.
+        advice: what the title of the change begins with that its ``fixed`` state makes, as a regular expression; "" for
+            none.
     """
 
     name: str
     expected: str
     straggler: int | None
+    advice: str = ""
 
     @property
     def sound(self) -> bool:
@@ -61,7 +64,7 @@ def examples(only: list[str] | None = None) -> list[Example]:
         head = dict(line.split(": ", 1) for line in readme.read_text().split("\n\n")[0].splitlines())
         straggler = int(head["straggler"]) if "straggler" in head else None
         name = readme.parent.relative_to(EXAMPLES).as_posix()
-        found.append(Example(name, head["expected"], straggler))
+        found.append(Example(name, head["expected"], straggler, head.get("advice", "")))
     unknown = set(only or ()) - {example.name for example in found}
     if unknown:
         sys.exit(f"no such example: {', '.join(sorted(unknown))}")

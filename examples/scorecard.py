@@ -121,12 +121,17 @@ def main() -> int:
         help="attach from outside (default), or diagnose() around each step, or around the loop",
     )  # fmt: skip
     parser.add_argument("--treat", type=float, metavar="MINUTES", help="try the fixes of each for so long instead")
+    parser.add_argument(
+        "--by-hand", type=int, metavar="PAIRS", help="hold each fix against what it was to bring instead"
+    )
     parser.add_argument("--write", action="store_true", help="write the page in docs/")
     parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep every diagnosis as JSON here")
     arguments = parser.parse_args()
     if arguments.treat:
         return try_fixes(arguments)
     jobs.end_with_finally()
+    if arguments.by_hand:
+        return fix_by_hand(arguments)
     chosen = jobs.examples(arguments.only)
     skipped = jobs.left_out(chosen)
     for reason in dict.fromkeys(skipped.values()):
@@ -167,7 +172,27 @@ def try_fixes(arguments: argparse.Namespace) -> int:
         rows += found
         print("\n".join(map(str, found)), flush=True)
         if arguments.write:  # after each job: the whole takes an hour or two
-            treating.write(rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
+            treating.write("rows", rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
+    print("\n".join(["", *treating.summary(rows)]))
+    return 0 if rows else 1
+
+
+def fix_by_hand(arguments: argparse.Namespace) -> int:
+    """Holds predicted gains against measured ones, of the change that each example's fixed state makes."""
+    rows: list[treating.Row] = []
+    chosen = [example for example in jobs.examples(arguments.only) if example.advice]
+    print(treating.HEADER, flush=True)
+    for example in (e for e in chosen if e.name not in jobs.left_out(chosen)):
+        jobs.wait_until_quiet()
+        try:
+            rows.append(treating.by_hand(example, arguments.by_hand, arguments.seconds, arguments.duration))
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            print(f"{example.name}: {problem}", file=sys.stderr)
+            continue
+        print(rows[-1], flush=True)
+        if arguments.write:
+            way = f"{arguments.duration:g} s of watching, {arguments.by_hand} pairs of {arguments.seconds:g} s"
+            treating.write("by hand", rows, [f"Measured on {jobs.machine()}, {way}."])
     print("\n".join(["", *treating.summary(rows)]))
     return 0 if rows else 1
 

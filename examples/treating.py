@@ -1,13 +1,15 @@
-"""How often predicted gains come true: the fixes of examples, tried with ``perfdoctor treat``."""
+"""How often predicted gains come true: the fixes of examples, made by hand or tried with ``perfdoctor treat``."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
+import ways
 from documents import fill
 
 # Longer than any trial: the job is ended when enough was seen.
@@ -96,6 +99,48 @@ def _row(example: jobs.Example, trial: dict[str, Any], *, kept: bool = False) ->
         yield Row(example.name, trial["id"], _freed(predicted), *ends, kept)
 
 
+def by_hand(example: jobs.Example, pairs: int, seconds: float, watched_s: float) -> Row:
+    """What a diagnosis predicts for the change that the fixed state makes, and what runs with it and without gain.
+
+    Args:
+        example: which; it says what the change is called.
+        pairs: of runs with the bottleneck and fixed, in turn.
+        seconds: of pace in each run.
+        watched_s: of watching.
+
+    Raises:
+        RuntimeError: a run did not come about, or the diagnosis does not advise the change.
+    """
+    with jobs.running(example, "bottleneck", watched_s + ways.PATIENCE_S) as job:
+        job.wait_until_ready()
+        time.sleep(jobs.WARM_UP_S)
+        findings = ways.attach(job, watched_s).said["findings"]
+    fixes = [fix for finding in findings for fix in finding["fixes"] if re.match(example.advice, fix["title"])]
+    fix = next((fix for fix in fixes if fix["predicted_speedup"]), None)
+    if fix is None:
+        raise RuntimeError(f"{example.advice!r} is not advised, or without a number")
+    laps: dict[str, list[float]] = {"bottleneck": [], "fixed": []}
+    for _ in range(pairs):
+        for state, times in laps.items():
+            times.append(_lap(example, state, seconds))
+    from perfdoctor.treat.compare import compare
+
+    gain = compare(laps["bottleneck"], laps["fixed"])
+    ends = (gain.speedup, gain.low or gain.speedup, gain.high or gain.speedup)
+    return Row(example.name, fix["title"].split(" at /")[0], _freed(fix["predicted_speedup"]), *map(_freed, ends))
+
+
+def _lap(example: jobs.Example, state: str, seconds: float) -> float:
+    """Mean seconds of a step."""
+    with jobs.running(example, state, seconds + ways.PATIENCE_S) as job:
+        job.wait_until_ready()
+        time.sleep(jobs.WARM_UP_S)
+        pace = job.pace(seconds)
+    if not pace:
+        raise RuntimeError(f"{state}: no step within {seconds:g} s")
+    return 1 / pace
+
+
 def _freed(speedup: float) -> float:
     return 1 - 1 / speedup
 
@@ -113,7 +158,7 @@ def summary(rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def write(rows: Iterable[Row], conditions: Iterable[str]) -> None:
-    """Writes rows and summary into the page."""
+def write(place: str, rows: Iterable[Row], conditions: Iterable[str]) -> None:
+    """Writes rows and summary into the page, where it says ``rows`` or ``by hand``."""
     lines = [*conditions, "", HEADER, *map(str, rows), "", *summary(rows)]
-    fill("accuracy-advice.md", "rows", "\n".join(lines))
+    fill("accuracy-advice.md", place, "\n".join(lines))

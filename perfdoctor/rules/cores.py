@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.causes import CONTENTION, MODEL_COMPUTE, THROTTLED
+from perfdoctor.causes import CONTENTION, INPUT_CAUSES, MODEL_COMPUTE, THROTTLED
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import POOL_THREADS
@@ -166,7 +166,9 @@ def _given_threads(case: Case) -> float | None:
 
 
 def _use_fewer_workers(case: Case) -> Iterator[Advice]:
-    """Fewer workers, where they alone are more than the cores, are not all needed, and are not idle."""
+    """Fewer workers, where with the trainers they are more than the cores, and neither idle nor waited for."""
+    if sum(map(case.share, INPUT_CAUSES)) >= case.share(CONTENTION):
+        return
     cores, trainers = case.setting("cores"), len(case.trainers)
     workers = sum(trainer.workers for trainer in case.trainers)
     if _has_idle_workers(case) or cores is None or workers + trainers <= cores or workers <= trainers:

@@ -19,6 +19,7 @@ def finding(
     target: str = "",
     helpers: int = 0,
     share: float = 0.5,
+    beside: dict[str, float] | None = None,
     lines: tuple[str, ...] = (),
     below: dict[str, float] | None = None,
     neighbours: tuple[Neighbour, ...] = (),
@@ -31,8 +32,9 @@ def finding(
     target = f"file:{path}" if path else target
     paths = {cause: ((target, 1.0),)} if target else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
+    others = {cause: share, **(beside or {})}
     case = Case(
-        {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
+        {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
         neighbours=neighbours,
     )  # fmt: skip

@@ -439,6 +439,11 @@ MAX_UNATTRIBUTED = Threshold(
 HARDLY_DONE = Threshold(
     0.2, "of a rank's time at a line", "judgement: stacks are read now and then one line too late, and samples are few"
 )
+SURE_STRAGGLER = Threshold(
+    0.9,
+    "of the draws",
+    "judgement: as usual for a one-sided test; ranks alike in 10 s come to 0.8 of the waits by chance",
+)
 STRAGGLER = Threshold(0.8, "fraction of all waiting for ranks", "what TraceML and Ascend's advisor ask of a culprit")
 CONFIDENCE_OUTSIDE = Threshold(
     0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"

@@ -156,6 +156,12 @@ class Case:
         return self.settings.get("loader") != "no"
 
     @property
+    def asks_helpers(self) -> bool:
+        """Whether its trainer waits for processes of its own that are no workers of a loader."""
+        loader = self.settings.get("loader")
+        return loader == "no" or (loader is None and self.number("helpers_at_once") is not None)
+
+    @property
     def loop(self) -> str:
         """Whose training loop the job runs: ``transformers``, ``lightning``; "" if it is its own, or not known."""
         return str(self.settings.get("loop", ""))

@@ -92,7 +92,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
-    if case.number("helpers_at_once") is not None:
+    if case.asks_helpers and case.number("helpers_at_once") is not None:
         yield from helper_fixes(case, INPUT_PREPROCESSING)
     if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
         yield advise("input.faster_server", server=server)
@@ -155,7 +155,7 @@ def _keep_workers(case: Case) -> Iterator[Advice]:
 
 
 def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
-    if not case.may_have_loader:  # helpers of the job's own, that it asks itself
+    if case.asks_helpers:
         yield from helper_fixes(case, DATA_TRANSFER)
         return
     busy = case.number("worker_busy")

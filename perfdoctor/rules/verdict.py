@@ -236,4 +236,22 @@ def late_rank(accounts: Sequence[Account], least: float) -> int | None:
     if waited < least * watched:
         return None
     rank = max(waits, key=lambda rank: waits[rank])
-    return rank if waits[rank] >= thresholds.STRAGGLER * waited else None
+    if waits[rank] < thresholds.STRAGGLER * waited:
+        return None
+    return rank if _is_always_late(accounts, rank) else None
+
+
+def _is_always_late(accounts: Sequence[Account], rank: int) -> bool:
+    """Whether nearly all waiting is for a rank when the seconds of the recording are drawn anew, as for confidence.
+
+    Of ranks that are alike one is late for longer than the others in a few seconds, by chance.
+    """
+    parts: dict[int, Amounts[str]] = {}
+    for account in accounts:
+        for (block, late), amounts in account.waits.items():
+            parts.setdefault(block, Amounts())["it" if late == rank else "others"] += amounts.total
+    if len(parts) < 2:
+        return True
+    drawn = _drawn(list(parts.values()), _draws(len(parts)).astype(np.float64))
+    share = [sums.get("it", 0.0) / (sum(sums.values()) or 1.0) for sums in drawn]
+    return float(np.mean(np.array(share) >= thresholds.STRAGGLER)) >= thresholds.SURE_STRAGGLER

@@ -151,7 +151,7 @@ def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
 def _is_helped(case: Case, trainer: Trainer, waiting: float) -> bool:
     """Whether it waits for processes of its own, a pool or environments: a loader's workers would not do their work."""
     running = case.number("trainer_running")
-    if trainer.workers or not trainer.helpers or case.may_have_loader or running is None:
+    if trainer.workers or not trainer.helpers or not case.asks_helpers or running is None:
         return False
     return 1 - running >= thresholds.MOSTLY * waiting
 

@@ -342,6 +342,14 @@ def test_only_what_does_not_follow_from_the_model_is_asked_for_ahead() -> None:
         assert not any("helper processes" in title for title in speedups)
 
 
+def test_who_waits_for_helpers_and_was_seen_in_no_loader_is_not_given_workers() -> None:
+    numbers = {"helpers_at_once": 1.0, "trainer_running": 0.2, "job_cores": 1.0}
+    case = job(0.8, 0, helpers=4, numbers=numbers, settings={"cores": 8.0})
+    assert plan_workers(case, CAUSE) is None
+    assert TOGETHER in paces(first(case))
+    assert plan_workers(replace(case, settings={"cores": 8.0, "loader": "yes"}), CAUSE) is not None
+
+
 def test_helpers_are_no_loader_workers() -> None:
     case = job(0.5, 0, cause="cpu.data_transfer", helpers=4, settings={"loader": "yes"})
     assert [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))] == [

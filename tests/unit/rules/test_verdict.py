@@ -60,6 +60,20 @@ def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
     assert straggler(accounts, "cpu.input_preprocessing") is None
 
 
+@pytest.mark.parametrize(
+    ("for_each", "late"),
+    [([(0.85, 0.15)] * 10, 1), ([(12.0, 0.0), (0.2, 0.9), (0.4, 0.8), (0.3, 0.9)], None)],
+)
+def test_who_is_late_in_one_second_only_is_no_straggler(for_each: list[tuple[float, float]], late: int | None) -> None:
+    """Five sixths of the waiting are for rank 1, in every second or in one of four."""
+    accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(2)]
+    for block, (first, zeroth) in enumerate(for_each):
+        for culprit, seconds in ((1, first), (0, zeroth)):
+            waits = [Share("cpu.input_preprocessing", 1.0, rank=culprit)]
+            accounts[1 - culprit].add(block, seconds, CodeLocation("backward"), waits)
+    assert late_rank(accounts, 0.01) == late
+
+
 def test_ranks_that_were_hardly_seen_have_no_straggler() -> None:
     unseen = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(2)]
     assert late_rank(unseen, 0.1) is None

@@ -26,7 +26,7 @@ from typing import NamedTuple
 _STANDARD = r"lib(?:64)?/python\d\.\d+"
 _FOLDERS = rf"site-packages|dist-packages|{_STANDARD}"
 # ``api.py`` was ``inside.py`` once: recordings of then have its frames.
-_OWN_HOOKS = r"/perfdoctor/(?:api|inside|lightning|transformers)\.py$|/probes/inside/\w+\.py$"
+_OWN_HOOKS = r"/perfdoctor/(?:api|inside|lightning|transformers)\.py$|/probes/(?:inside|treated)/\w+\.py$"
 
 _IN_LIBRARY = re.compile(rf"/(?:{_FOLDERS})/|/torch/")
 _MADE_OR_OURS = re.compile(rf"^<frozen|^<string>|{_OWN_HOOKS}")

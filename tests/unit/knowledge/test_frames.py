@@ -24,6 +24,7 @@ def test_packages_are_told_from_paths() -> None:
         ("<string>", True),
         ("/home/me/perfdoctor/perfdoctor/api.py", True),
         ("/home/me/perfdoctor/probes/inside/ring.py", True),
+        ("/home/me/perfdoctor/probes/treated/steps.py", True),
         ("/home/me/train.py", False),
         ("/home/me/torch_utils/data.py", False),
         ("<ipython-input-1-abc>", False),

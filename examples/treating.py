@@ -127,7 +127,8 @@ def by_hand(example: jobs.Example, pairs: int, seconds: float, watched_s: float)
 
     gain = compare(laps["bottleneck"], laps["fixed"])
     ends = (gain.speedup, gain.low or gain.speedup, gain.high or gain.speedup)
-    return Row(example.name, fix["title"].split(" at /")[0], _freed(fix["predicted_speedup"]), *map(_freed, ends))
+    title = re.sub(r"/\S*/", "", fix["title"])  # the folder is this machine's
+    return Row(example.name, title, _freed(fix["predicted_speedup"]), *map(_freed, ends))
 
 
 def _lap(example: jobs.Example, state: str, seconds: float) -> float:

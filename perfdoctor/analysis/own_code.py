@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.attribution.account import Account
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import SAME_ARGUMENTS
@@ -64,6 +65,20 @@ def called_by_job(accounts: Sequence[Account], cause: str, lines: Amounts[str]) 
     """The lines of a cause without what the optimizer's step calls."""
     updates = Amounts.summed(account.of_updates(cause) for account in accounts)
     return Amounts({line: amount - updates[line] for line, amount in lines.items() if amount > updates[line]})
+
+
+def done_afterwards(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...]:
+    """Functions that compute with tensors below the model's passes, each with its fraction of the wall time.
+
+    That is metrics, copies of weights and the like. What calls it counts as well, where there is arithmetic at all.
+    """
+    computed, called = (
+        Amounts.summed(account.afterwards.get(cause, {}) for account in accounts)
+        for cause in (MODEL_COMPUTE, PYTHON_OVERHEAD)
+    )
+    seconds = sum(account.seconds for account in accounts)
+    lines = Amounts.summed([computed, {line: called[line] for line in computed}])
+    return parts_by_function(lines, seconds) if seconds else ()
 
 
 def parts_by_function(lines: Amounts[str], total: float) -> tuple[tuple[str, float], ...]:

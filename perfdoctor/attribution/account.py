@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfdoctor.causes import BANDWIDTH, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
-from perfdoctor.timeline.code_location import PREPARES
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.share import Share  # it needs recordings, which traces do without
@@ -40,6 +40,7 @@ class Account:
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
         passes: of ``lines``, what lies in the model's passes and the optimizer's step, by cause and phase.
+        afterwards: of ``lines``, what lies below the model's passes and leads to no backward pass, by cause.
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
@@ -63,6 +64,7 @@ class Account:
     targets: dict[str, Amounts[str]] = field(default_factory=dict)
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
     passes: dict[tuple[str, str], Amounts[str]] = field(default_factory=dict)
+    afterwards: dict[str, Amounts[str]] = field(default_factory=dict)
     fetching: float = 0.0
     sampling: float = 0.0
     compiling: float = 0.0
@@ -108,6 +110,8 @@ class Account:
                 self.targets.setdefault(share.cause, Amounts())[share.target] += amount
             if share.line:
                 self.lines.setdefault(share.cause, Amounts())[share.line] += amount
+                if location.detail == AFTERWARDS and not location.leads_to_backward:
+                    self.afterwards.setdefault(share.cause, Amounts())[share.line] += amount
                 phase = "loss" if location.leads_to_backward else location.phase
                 if phase in (*_FORWARD, _BACKWARD, _OPTIMIZER):
                     self.passes.setdefault((share.cause, phase), Amounts())[share.line] += amount

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
-from perfdoctor.knowledge.libraries import USES
+from perfdoctor.knowledge.libraries import THREADS, USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
@@ -92,7 +92,7 @@ def read_code_settings(job: JobTimeline) -> Settings:
     Returns:
         ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
         samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
-        (``perfdoctor.metrics.helpers``); and all that
+        (``perfdoctor.metrics.helpers``); ``threads_set``: ``yes`` where its source sets how many compute; and all that
         ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen.
     """
     pids = {trainer.pid for trainer in job.processes.trainers}
@@ -107,6 +107,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["loader"] = "no"
     if enough:
         found.setdefault("parallel", "no")
+    if any(call.callee in THREADS for call in job.source_calls):
+        found["threads_set"] = "yes"
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):

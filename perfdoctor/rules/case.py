@@ -77,6 +77,7 @@ class Case:
         loops: of the same, what ran in loops of the job's own, largest first; None where the source was not read.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
+        done_afterwards: functions that compute below the model's passes: ``(line, fraction of the wall time)``.
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         watched_s: seconds watched.
@@ -96,6 +97,7 @@ class Case:
     loops: Mapping[str, tuple[CostlyLoop, ...]] | None = None
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    done_afterwards: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()
     watched_s: float = 0.0

@@ -8,6 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import POOL_THREADS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.interpreter import compute_rarely
 from perfdoctor.rules.rule import Rule
 
 
@@ -204,18 +205,29 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
         yield advise("cores.single_precision", part=double)
+    yield from compute_rarely(case)
     yield from _use_idle_cores(case)
 
 
 def _use_idle_cores(case: Case) -> Iterator[Advice]:
     """More threads for the arithmetic, where their number is limited although cores are idle."""
-    cores, used, threads = case.setting("cores"), case.number("job_cores"), case.variable(POOL_THREADS)
-    if cores is None or used is None or threads is None or not threads.isdigit():
+    cores, used, threads = case.setting("cores"), case.number("job_cores"), _limited_threads(case)
+    if cores is None or used is None or threads is None:
         return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
     more = int(cores) // max(1, len(case.trainers_with(MODEL_COMPUTE)))
-    if idle >= thresholds.IDLE_CORES and more > int(threads):
-        yield advise("cores.more_threads", more=more, threads=threads, idle=idle, cores=cores)
+    if idle >= thresholds.IDLE_CORES and more > threads:
+        in_code = case.settings.get("threads_set") == "yes"
+        yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)
+
+
+def _limited_threads(case: Case) -> int | None:
+    """To how many threads a trainer's arithmetic is limited; None where nothing limits it, or that is not known."""
+    if case.settings.get("threads_set") == "yes":  # which overrules the variable
+        used = case.number("trainer_cores")
+        return None if used is None else max(1, round(used))
+    threads = case.variable(POOL_THREADS)
+    return int(threads) if threads is not None and threads.isdigit() else None
 
 
 CORE_RULES = (

@@ -10,6 +10,7 @@ from perfdoctor.knowledge.libraries import FUSED, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.helpers import depends_on_model
 from perfdoctor.rules.rule import Rule, unset
 
 _SHOWN = 2  # functions and packages
@@ -122,8 +123,16 @@ def _hot_functions(case: Case) -> tuple[str, ...]:
     return tuple(line for line, part in functions if part >= thresholds.NAMED_FUNCTION)[:_SHOWN]
 
 
+def compute_rarely(case: Case) -> Iterator[Advice]:
+    """What is computed below the model's passes, but for what an agent does next."""
+    line, share = next(iter(case.done_afterwards), ("", 0.0))
+    if share >= thresholds.REPORTED_SHARE and not depends_on_model(case):
+        yield advise("interpreter.compute_rarely", line=line, share=share)
+
+
 def _call_less(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
+    yield from compute_rarely(case)
     yield from _use_larger_operations(case)
     yield from _compile(case)
     yield from fuse_optimizer(case)

@@ -39,6 +39,7 @@ _DATA = {
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
     "before the step": "在训练步之前",
+    "around what calls it": "包住调用它的代码",
     "a list of them": "一个列表",
     "in the helper, in place of the list": "在辅助进程中，代替列表",
     "in the helper: connection.send([answer(request) for request in connection.recv()])": (

@@ -123,8 +123,9 @@ def single_precision(*, part: float) -> Fix:
     )
 
 
-def more_threads(*, more: int, threads: str, idle: float, cores: float) -> Fix:
+def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
+    limit = f"脚本把它限制为 {threads} 个线程" if in_code else f"OMP_NUM_THREADS 为 {threads}"
     return fix(
         f"让计算使用 {more} 个线程",
-        f"OMP_NUM_THREADS 为 {threads}，而 {cores:g} 个核中有 {idle:.2g} 个空闲。",
+        f"{limit}，而 {cores:g} 个核中有 {idle:.2g} 个空闲。",
     )

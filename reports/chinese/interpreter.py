@@ -132,6 +132,13 @@ def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
     )
 
 
+def compute_rarely(*, line: str, share: float) -> Fix:
+    return fix(
+        f"让 {line} 做的事更少发生",
+        f"{percent(share)} 的时间花在那里的运算上，位于模型的计算之后：指标、权重的副本等很少需要每步都做。",
+    )
+
+
 def step_together(*, line: str | None) -> Fix:
     place = f"大部分在 {line}。" if line else ""
     return fix(

@@ -19,6 +19,7 @@ NAMES = {
     "worker_threads": "加载 worker 的线程数",
     "start_method": "worker 的启动方式",
     "pin_thread": "有线程锁页 batch",
+    "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",
     "dataset": "样本的来源",
     "environments": "环境的推进方式",

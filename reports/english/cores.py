@@ -155,9 +155,10 @@ def single_precision(*, part: float) -> Fix:
     )
 
 
-def more_threads(*, more: int, threads: str, idle: float, cores: float) -> Fix:
+def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
+    limit = f"The script limits it to {counted(threads, 'thread')}" if in_code else f"OMP_NUM_THREADS is {threads}"
     return Fix(
         f"Let the arithmetic use {more} threads",
-        f"OMP_NUM_THREADS is {threads}, and {idle:.2g} of {cores:g} cores are idle.",
-        f"OMP_NUM_THREADS={more} python train.py",
+        f"{limit}, and {idle:.2g} of {cores:g} cores are idle.",
+        f"torch.set_num_threads({more})" if in_code else f"OMP_NUM_THREADS={more} python train.py",
     )

@@ -170,6 +170,15 @@ def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
     )
 
 
+def compute_rarely(*, line: str, share: float) -> Fix:
+    return Fix(
+        f"Do what {line} does more rarely",
+        f"{percent(share)} of the time goes into operations there, below the model's passes: metrics, copies of "
+        "weights and the like are rarely needed at each step.",
+        "if step % 100 == 0: ...  # around what calls it",
+    )
+
+
 def step_together(*, line: str | None) -> Fix:
     place = f" Most of it is at {line}." if line else ""
     return Fix(

@@ -19,6 +19,7 @@ NAMES = {
     "worker_threads": "Threads of a loader worker",
     "start_method": "How workers are started",
     "pin_thread": "A thread pins batches",
+    "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",
     "dataset": "What samples are taken from",
     "environments": "How environments are stepped",

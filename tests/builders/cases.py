@@ -23,6 +23,7 @@ def finding(
     lines: tuple[str, ...] = (),
     below: dict[str, float] | None = None,
     neighbours: tuple[Neighbour, ...] = (),
+    afterwards: tuple[tuple[str, float], ...] = (),
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
@@ -36,7 +37,7 @@ def finding(
     case = Case(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
-        neighbours=neighbours,
+        neighbours=neighbours, done_afterwards=afterwards,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

@@ -3,6 +3,7 @@
 import pytest
 
 from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.reports.wording import worded_fixes
 from tests.builders.cases import changes, finding, titles
 
 
@@ -182,6 +183,31 @@ def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary
+
+
+@pytest.mark.parametrize(
+    ("cores_used", "set_in_code", "told"),
+    [(1.0, True, "The script limits it to 1 thread"), (1.0, False, ""), (1.9, True, "")],
+)
+def test_threads_that_the_script_limits_may_be_more(cores_used: float, set_in_code: bool, told: str) -> None:
+    """A language model on one of two cores took 1.7 times as long."""
+    settings: dict[str, str | float] = {"cores": 2.0, **({"threads_set": "yes"} if set_in_code else {})}
+    numbers = {"job_cores": cores_used, "trainer_cores": cores_used, "trainer_running": 1.0}
+    found = finding("cpu.model_compute", share=0.95, numbers=numbers, settings=settings)
+    assert ("Let the arithmetic use 2 threads" in titles(found)) is bool(told)
+    assert not told or any(told in fix.why for fix in worded_fixes(found))
+
+
+@pytest.mark.parametrize(
+    ("share", "settings", "told"), [(0.2, {}, True), (0.02, {}, False), (0.2, {"helpers": "for the model"}, False)]
+)
+def test_what_is_computed_after_the_models_passes_is_done_more_rarely(
+    share: float, settings: dict[str, str | float], told: bool
+) -> None:
+    """Metrics of all that was predicted so far, at each step; but not what an agent does next."""
+    for cause in ("cpu.model_compute", "cpu.python_overhead"):
+        found = finding(cause, afterwards=(("train.py:11 auc", share),), settings=settings)
+        assert ("Do what train.py:11 auc does more rarely" in titles(found)) is told
 
 
 def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:

@@ -244,8 +244,11 @@ def late_rank(accounts: Sequence[Account], least: float) -> int | None:
 def _is_always_late(accounts: Sequence[Account], rank: int) -> bool:
     """Whether nearly all waiting is for a rank when the seconds of the recording are drawn anew, as for confidence.
 
-    Of ranks that are alike one is late for longer than the others in a few seconds, by chance.
+    Of ranks that are alike one is late for longer than the others in a few seconds, by chance. A trace has all waits of
+    its steps, and is not drawn anew.
     """
+    if not any(account.sampled for account in accounts):
+        return True
     parts: dict[int, Amounts[str]] = {}
     for account in accounts:
         for (block, late), amounts in account.waits.items():

@@ -66,7 +66,7 @@ def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
 )
 def test_who_is_late_in_one_second_only_is_no_straggler(for_each: list[tuple[float, float]], late: int | None) -> None:
     """Five sixths of the waiting are for rank 1, in every second or in one of four."""
-    accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(2)]
+    accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank), sampled=200) for rank in range(2)]
     for block, (first, zeroth) in enumerate(for_each):
         for culprit, seconds in ((1, first), (0, zeroth)):
             waits = [Share("cpu.input_preprocessing", 1.0, rank=culprit)]

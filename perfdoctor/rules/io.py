@@ -18,9 +18,9 @@ _PAGE_MB = 4096 / 1e6
 
 
 def _read_otherwise(case: Case) -> Iterator[Advice]:
-    share, reached = case.share(STORAGE_READ), _reached(case, _READ_LIMITS)
+    share, reached = case.share(STORAGE_READ), _reached(case, _READ_LIMITS, 1.0)
     plan, why = plan_workers(case, STORAGE_READ), _no_more_readers(case, reached)
-    yield from _raise_limit(case, reached)
+    yield from _raise_limit(case, reached, 1.0)
     if why is None:  # more readers are the cheapest change where the device has room
         yield from worker_fixes(case, STORAGE_READ, plan)
     if reached is None or reached.operations:
@@ -47,15 +47,21 @@ _READ_LIMITS = (_Limit("read_limit_used", False, False), _Limit("reads_limit_use
 _WRITE_LIMITS = (_Limit("written_limit_used", True, False), _Limit("writes_limit_used", True, True))
 
 
-def _reached(case: Case, limits: Sequence[_Limit]) -> _Limit | None:
-    """The one that is used up most; None where the job reaches none."""
+def _reached(case: Case, limits: Sequence[_Limit], within: float) -> _Limit | None:
+    """The one that is used up most; None where the job reaches none.
+
+    Args:
+        case: what was measured.
+        limits: those in question.
+        within: in which part of the time it is used: workers read all the time, and a trainer writes while it waits.
+    """
     most = max(limits, key=lambda limit: case.number(limit.number) or 0.0)
-    return most if (case.number(most.number) or 0.0) >= thresholds.LIMIT_REACHED else None
+    return most if (case.number(most.number) or 0.0) >= thresholds.LIMIT_REACHED * within > 0 else None
 
 
-def _raise_limit(case: Case, reached: _Limit | None) -> Iterator[Advice]:
+def _raise_limit(case: Case, reached: _Limit | None, within: float) -> Iterator[Advice]:
     if reached is not None:
-        used = case.number(reached.number)
+        used = min(1.0, (case.number(reached.number) or 0.0) / within)
         yield advise("io.raise_limit", used=used, writes=reached.writes, operations=reached.operations)
 
 
@@ -128,7 +134,7 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
 def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
     times = times_rarer(share)
-    yield from _raise_limit(case, _reached(case, _WRITE_LIMITS))
+    yield from _raise_limit(case, _reached(case, _WRITE_LIMITS, share), share)
     yield advise(
         "io.save_behind",
         path=path,
@@ -151,7 +157,7 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(LOG_WRITE), case.hot_path(LOG_WRITE)
     times = times_rarer(share)
     if path:
-        yield from _raise_limit(case, _reached(case, _WRITE_LIMITS))
+        yield from _raise_limit(case, _reached(case, _WRITE_LIMITS, share), share)
     yield advise(
         "io.log_less_often",
         path=path,

@@ -22,7 +22,9 @@ def fewer_bytes(*, share: float, no_more_workers: str | None) -> Fix:
 
 def raise_limit(*, used: float, writes: bool, operations: bool) -> Fix:
     what = f"每秒允许{'写入' if writes else '读取'}的{'请求数' if operations else '字节数'}"
-    return fix("提高控制组对该存储的限制", f"作业用掉了{what}的 {percent(used)}：请求在到达设备之前就被拦住。")
+    return fix(
+        "提高控制组对该存储的限制", f"在等待期间，作业用掉了{what}的 {percent(used)}：请求在到达设备之前就被拦住。"
+    )
 
 
 def limit_reached() -> str:

@@ -31,7 +31,7 @@ def raise_limit(*, used: float, writes: bool, operations: bool) -> Fix:
     docker = f"--device-{verb}-{'iops' if operations else 'bps'}"
     return Fix(
         "Raise the control group's limit for this storage",
-        f"The job uses {percent(used)} of the {what}: requests are held back before they reach the device.",
+        f"Where it waits, the job uses {percent(used)} of the {what}: requests are held back before the device.",
         f"systemctl set-property job.service '{kind}{'IOPS' if operations else 'Bandwidth'}Max=/dev/vda infinity'\n"
         f"# with the names of the job's unit and of its device; Docker: docker run without {docker}",
     )

@@ -210,8 +210,16 @@ def test_pictures_that_are_drawn_wait_for_no_flush() -> None:
 def test_a_control_groups_limit_is_named_where_it_is_reached(cause: str, number: str, option: str) -> None:
     reached = finding(cause, target="file:/data/a", numbers={number: 0.98, "device_busy": 0.5})
     assert option in changes(reached)
-    free = finding(cause, target="file:/data/a", numbers={number: 0.4, "device_busy": 0.5})
+    free = finding(cause, target="file:/data/a", numbers={number: 0.3, "device_busy": 0.5})
     assert option not in changes(free)
+
+
+def test_a_limit_for_writing_is_reached_while_the_trainer_writes() -> None:
+    """Saving took half of the time, and half of what the group may write in all of it."""
+    saving = finding("io.checkpoint_write", share=0.5, target="file:/data/a", numbers={"written_limit_used": 0.5})
+    assert "IOWriteBandwidthMax" in changes(saving)
+    reading = finding("io.storage_read", share=0.5, target="file:/data/a", numbers={"read_limit_used": 0.5})
+    assert "IOReadBandwidthMax" not in changes(reading)
 
 
 def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:

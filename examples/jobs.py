@@ -158,6 +158,14 @@ def running(
         yield job
 
 
+def pace_of(example: Example, state: str, seconds: float) -> float:
+    """Steps per second of an example that runs alone."""
+    with running(example, state, seconds + 60) as job:
+        job.wait_until_ready()
+        time.sleep(WARM_UP_S)
+        return job.pace(seconds)
+
+
 @contextlib.contextmanager
 def started(
     script: Path, *arguments: str, variables: Mapping[str, str] | None = None, through: Sequence[str] = ()

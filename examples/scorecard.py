@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +33,10 @@ def share_of(diagnosis: dict[str, Any], cause: str) -> float:
     return max((float(f["share"]) for f in diagnosis["findings"] if f["cause"] == cause), default=0.0)
 
 
-def pace_of(example: jobs.Example, state: str, seconds: float) -> float:
-    """Steps per second of an example that runs alone."""
-    with jobs.running(example, state, seconds + 60) as job:
-        job.wait_until_ready()
-        time.sleep(jobs.WARM_UP_S)
-        return job.pace(seconds)
-
-
 def fixed_pace(example: jobs.Example, seconds: float) -> list[float]:
     """Its pace without the bottleneck; nothing where it did not run, which must not cost the runs of all others."""
     try:
-        return [pace_of(example, "fixed", seconds)]
+        return [jobs.pace_of(example, "fixed", seconds)]
     except RuntimeError as problem:
         print(f"{example.name}, fixed: {problem}", file=sys.stderr)
         return []
@@ -159,40 +151,51 @@ def main() -> int:
 
 def try_fixes(arguments: argparse.Namespace) -> int:
     """Holds predicted gains against measured ones, with `perfdoctor treat`."""
-    rows: list[treating.Row] = []
     chosen = [example for example in jobs.examples(arguments.only) if not example.sound]
+    way = f"{arguments.treat:g} minutes for each job"
+    return hold_gains(
+        chosen, lambda one: treating.treat(one, arguments.treat, arguments.details), "rows", way, arguments
+    )
+
+
+def fix_by_hand(arguments: argparse.Namespace) -> int:
+    """Holds predicted gains against measured ones, of the change that each example's fixed state makes."""
+    pairs, seconds, watched_s = arguments.by_hand, arguments.seconds, arguments.duration
+    chosen = [example for example in jobs.examples(arguments.only) if example.advice]
+    way = f"{watched_s:g} s of watching, {pairs} pairs of {seconds:g} s"
+    return hold_gains(chosen, lambda one: [treating.by_hand(one, pairs, seconds, watched_s)], "by hand", way, arguments)
+
+
+def hold_gains(
+    chosen: list[jobs.Example],
+    measure: Callable[[jobs.Example], list[treating.Row]],
+    place: str,
+    way: str,
+    arguments: argparse.Namespace,
+) -> int:
+    """Prints the rows of each example that runs here, and writes them into the page where that is asked for.
+
+    Args:
+        chosen: the examples.
+        measure: the rows of one; RuntimeError where it gives none.
+        place: of the table in the page.
+        way: how it is measured, for the page.
+        arguments: of the command line.
+    """
+    rows: list[treating.Row] = []
+    skipped = jobs.left_out(chosen)
     print(treating.HEADER, flush=True)
-    for example in (e for e in chosen if e.name not in jobs.left_out(chosen)):
+    for example in (e for e in chosen if e.name not in skipped):
         jobs.wait_until_quiet()
         try:
-            found = treating.treat(example, arguments.treat, arguments.details)
-        except RuntimeError as problem:
+            found = measure(example)
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
             print(f"{example.name}: {problem}", file=sys.stderr)
             continue
         rows += found
         print("\n".join(map(str, found)), flush=True)
         if arguments.write:  # after each job: the whole takes an hour or two
-            treating.write("rows", rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
-    print("\n".join(["", *treating.summary(rows)]))
-    return 0 if rows else 1
-
-
-def fix_by_hand(arguments: argparse.Namespace) -> int:
-    """Holds predicted gains against measured ones, of the change that each example's fixed state makes."""
-    rows: list[treating.Row] = []
-    chosen = [example for example in jobs.examples(arguments.only) if example.advice]
-    print(treating.HEADER, flush=True)
-    for example in (e for e in chosen if e.name not in jobs.left_out(chosen)):
-        jobs.wait_until_quiet()
-        try:
-            rows.append(treating.by_hand(example, arguments.by_hand, arguments.seconds, arguments.duration))
-        except (RuntimeError, subprocess.TimeoutExpired) as problem:
-            print(f"{example.name}: {problem}", file=sys.stderr)
-            continue
-        print(rows[-1], flush=True)
-        if arguments.write:
-            way = f"{arguments.duration:g} s of watching, {arguments.by_hand} pairs of {arguments.seconds:g} s"
-            treating.write("by hand", rows, [f"Measured on {jobs.machine()}, {way}."])
+            treating.write(place, rows, [f"Measured on {jobs.machine()}, {way}."])
     print("\n".join(["", *treating.summary(rows)]))
     return 0 if rows else 1
 

@@ -133,10 +133,7 @@ def by_hand(example: jobs.Example, pairs: int, seconds: float, watched_s: float)
 
 def _lap(example: jobs.Example, state: str, seconds: float) -> float:
     """Mean seconds of a step."""
-    with jobs.running(example, state, seconds + ways.PATIENCE_S) as job:
-        job.wait_until_ready()
-        time.sleep(jobs.WARM_UP_S)
-        pace = job.pace(seconds)
+    pace = jobs.pace_of(example, state, seconds)
     if not pace:
         raise RuntimeError(f"{state}: no step within {seconds:g} s")
     return 1 / pace

@@ -160,10 +160,18 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
 
 def _given_threads(case: Case) -> float | None:
     """Threads of a process's pool unless code says otherwise: the variable's, or else one for each core it sees."""
-    now = case.variable(POOL_THREADS)
-    if now is None:
-        return case.setting("affinity_cores")
-    return float(now) if now.isdigit() and int(now) else None
+    return case.setting("affinity_cores") if case.variable(POOL_THREADS) is None else _threads_of_variable(case)
+
+
+def _threads_of_variable(case: Case) -> int | None:
+    """What the variable gives a process's pool; None where it is not set, or says no number of threads."""
+    now = case.variable(POOL_THREADS) or ""
+    return int(now) or None if now.isdigit() else None
+
+
+def _sets_threads(case: Case) -> bool:
+    """Whether the script says itself how many threads compute, which overrules the variable."""
+    return case.settings.get("threads_set") == "yes"
 
 
 def _use_fewer_workers(case: Case) -> Iterator[Advice]:
@@ -217,17 +225,16 @@ def _use_idle_cores(case: Case) -> Iterator[Advice]:
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
     more = int(cores) // max(1, len(case.trainers_with(MODEL_COMPUTE)))
     if idle >= thresholds.IDLE_CORES and more > threads:
-        in_code = case.settings.get("threads_set") == "yes"
+        in_code = _sets_threads(case)
         yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)
 
 
 def _limited_threads(case: Case) -> int | None:
     """To how many threads a trainer's arithmetic is limited; None where nothing limits it, or that is not known."""
-    if case.settings.get("threads_set") == "yes":  # which overrules the variable
-        used = case.number("trainer_cores")
-        return None if used is None else max(1, round(used))
-    threads = case.variable(POOL_THREADS)
-    return int(threads) if threads is not None and threads.isdigit() else None
+    if not _sets_threads(case):
+        return _threads_of_variable(case)
+    used = case.number("trainer_cores")
+    return None if used is None else max(1, round(used))
 
 
 CORE_RULES = (

@@ -10,7 +10,8 @@ from perfdoctor.rules.case import Case
 
 def helper_fixes(case: Case, cause: str) -> Iterator[Advice]:
     """What makes a trainer wait less for them."""
-    helpers, at_once = most_helpers(case), case.number("helpers_at_once")
+    helpers = max((trainer.helpers for trainer in case.trainers), default=0)
+    at_once = case.number("helpers_at_once")
     if helpers > 1 and (at_once is None or at_once < thresholds.ONE_AT_A_TIME):
         yield advise("helpers.ask_together", helpers=helpers, at_once=at_once)
     if case.settings.get("helpers") == "for input":
@@ -18,11 +19,6 @@ def helper_fixes(case: Case, cause: str) -> Iterator[Advice]:
     if cause == DATA_TRANSFER:
         yield advise("helpers.send_arrays")
         yield advise("helpers.larger_requests")
-
-
-def most_helpers(case: Case) -> int:
-    """Those of the trainer that has most."""
-    return max((trainer.helpers for trainer in case.trainers), default=0)
 
 
 def depends_on_model(case: Case) -> bool:

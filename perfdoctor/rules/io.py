@@ -1,6 +1,6 @@
 """Input and output: reading from storage and networks, paging, and writing checkpoints and logs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE_READ, SWAP
@@ -18,9 +18,9 @@ _PAGE_MB = 4096 / 1e6
 
 
 def _read_otherwise(case: Case) -> Iterator[Advice]:
-    share, reached = case.share(STORAGE_READ), _reached(case, _READ_LIMITS, 1.0)
+    share, reached = case.share(STORAGE_READ), _reached(case, _READ_LIMITS)
     plan, why = plan_workers(case, STORAGE_READ), _no_more_readers(case, reached)
-    yield from _raise_limit(case, reached, 1.0)
+    yield from _raise_limit(reached)
     if why is None:  # more readers are the cheapest change where the device has room
         yield from worker_fixes(case, STORAGE_READ, plan)
     if reached is None or reached.operations:
@@ -33,21 +33,23 @@ class _Limit(NamedTuple):
     """A limit of a control group.
 
     Attributes:
-        number: how much of it is used.
+        number: how much of it is used over all of the time.
         writes: it is for writing, else for reading.
         operations: it counts requests, else bytes.
+        used: the fraction that is used while somebody waits.
     """
 
     number: str
     writes: bool
     operations: bool
+    used: float = 0.0
 
 
 _READ_LIMITS = (_Limit("read_limit_used", False, False), _Limit("reads_limit_used", False, True))
 _WRITE_LIMITS = (_Limit("written_limit_used", True, False), _Limit("writes_limit_used", True, True))
 
 
-def _reached(case: Case, limits: Sequence[_Limit], within: float) -> _Limit | None:
+def _reached(case: Case, limits: Iterable[_Limit], within: float = 1.0) -> _Limit | None:
     """The one that is used up most; None where the job reaches none.
 
     Args:
@@ -55,13 +57,14 @@ def _reached(case: Case, limits: Sequence[_Limit], within: float) -> _Limit | No
         limits: those in question.
         within: in which part of the time it is used: workers read all the time, and a trainer writes while it waits.
     """
-    most = max(limits, key=lambda limit: case.number(limit.number) or 0.0)
-    return most if (case.number(most.number) or 0.0) >= thresholds.LIMIT_REACHED * within > 0 else None
+    used = (limit._replace(used=(case.number(limit.number) or 0.0) / within) for limit in limits)
+    most = max(used, key=lambda limit: limit.used)
+    return most if most.used >= thresholds.LIMIT_REACHED else None
 
 
-def _raise_limit(case: Case, reached: _Limit | None, within: float) -> Iterator[Advice]:
+def _raise_limit(reached: _Limit | None) -> Iterator[Advice]:
     if reached is not None:
-        used = min(1.0, (case.number(reached.number) or 0.0) / within)
+        used = min(1.0, reached.used)
         yield advise("io.raise_limit", used=used, writes=reached.writes, operations=reached.operations)
 
 
@@ -74,8 +77,7 @@ def _no_more_readers(case: Case, reached: _Limit | None) -> Message | None:
         return None
     if busy >= thresholds.FULL_DEVICE:
         return say("io.device_full", busy=busy)
-    system = case.file_system(case.hot_path(STORAGE_READ))
-    from_device = bool(case.number("read_from_storage")) and not (system and "network" in system)
+    from_device = bool(case.number("read_from_storage")) and _network_system(case) is None
     held = from_device and busy < thresholds.HELD_BACK * share
     return say("io.held_back", busy=busy, share=share) if held else None
 
@@ -97,13 +99,18 @@ def _larger_pieces(case: Case) -> Iterator[Advice]:
 def _nearer(case: Case) -> Iterator[Advice]:
     """Where the data lies: a network file system, or storage slower than memory that has room for it."""
     path, cached = case.hot_path(STORAGE_READ), case.number("page_cache")
-    system = case.file_system(path)
-    if system is not None and "network" in system:
-        yield advise("io.copy_to_local", path=path, system=system.split()[0], available=case.number("memory_available"))
+    if (system := _network_system(case)) is not None:
+        yield advise("io.copy_to_local", path=path, system=system, available=case.number("memory_available"))
     if cached is None or cached < thresholds.PAGE_CACHE_HITS:
         yield advise("io.keep_in_memory", path=path, available=case.number("memory_available"))
     if _thrashes(case):
         yield advise("io.part_per_host", refaults=case.number("refaults"))
+
+
+def _network_system(case: Case) -> str | None:
+    """The type of the network file system that the job reads from; None where that is none, or not known."""
+    system = case.file_system(case.hot_path(STORAGE_READ))
+    return system.split()[0] if system is not None and "network" in system else None
 
 
 def _thrashes(case: Case) -> bool:
@@ -134,7 +141,7 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
 def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
     times = times_rarer(share)
-    yield from _raise_limit(case, _reached(case, _WRITE_LIMITS, share), share)
+    yield from _raise_limit(_reached(case, _WRITE_LIMITS, share))
     yield advise(
         "io.save_behind",
         path=path,
@@ -157,7 +164,7 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(LOG_WRITE), case.hot_path(LOG_WRITE)
     times = times_rarer(share)
     if path:
-        yield from _raise_limit(case, _reached(case, _WRITE_LIMITS, share), share)
+        yield from _raise_limit(_reached(case, _WRITE_LIMITS, share))
     yield advise(
         "io.log_less_often",
         path=path,

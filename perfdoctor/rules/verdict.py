@@ -255,6 +255,6 @@ def _is_always_late(accounts: Sequence[Account], rank: int) -> bool:
             parts.setdefault(block, Amounts())["it" if late == rank else "others"] += amounts.total
     if len(parts) < 2:
         return True
-    drawn = _drawn(list(parts.values()), _draws(len(parts)).astype(np.float64))
-    share = [sums.get("it", 0.0) / (sum(sums.values()) or 1.0) for sums in drawn]
-    return float(np.mean(np.array(share) >= thresholds.STRAGGLER)) >= thresholds.SURE_STRAGGLER
+    drawn = _drawn(list(parts.values()), _weights(list(parts.values())))
+    agreed = sum(shares["it"] >= thresholds.STRAGGLER for shares in drawn)
+    return agreed / RESAMPLES >= thresholds.SURE_STRAGGLER

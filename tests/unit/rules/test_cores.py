@@ -198,6 +198,12 @@ def test_threads_that_the_script_limits_may_be_more(cores_used: float, set_in_co
     assert not told or any(told in fix.why for fix in worded_fixes(found))
 
 
+def test_a_variable_that_gives_no_thread_limits_nothing() -> None:
+    settings: dict[str, str | float] = {"cores": 4.0, "env.OMP_NUM_THREADS": "0"}
+    found = finding("cpu.model_compute", share=0.95, numbers={"job_cores": 1.0}, settings=settings)
+    assert not any("threads" in title for title in titles(found))
+
+
 @pytest.mark.parametrize(
     ("share", "settings", "told"), [(0.2, {}, True), (0.02, {}, False), (0.2, {"helpers": "for the model"}, False)]
 )

@@ -9,10 +9,12 @@ from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict
+from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import confidence, decide, share_ranges, straggler
+from perfdoctor.rules.gains import freed
+from perfdoctor.rules.verdict import confidence, decide, imbalance, late_shares, share_ranges, straggler
 
 
 def build(
@@ -36,7 +38,7 @@ def build(
         late_ranks_explained: whether it is known what a rank does for which others wait; if not, such a rank may be
             why no bottleneck can be named.
     """
-    findings, broken = find(replace(case, ranges=share_ranges(accounts)))
+    findings, broken = find(replace(case, ranges=share_ranges(accounts), late=late_shares(accounts)))
     if missing is not None:
         findings = []  # where nobody trains there is no step that a cause could cost time
     first = missing or decide(case.shares, accounts, level, late_ranks_explained=late_ranks_explained)
@@ -73,15 +75,22 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
     """The verdict that names a cause, as its finding says it."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     late = straggler(accounts, cause)
-    # That nothing holds the job back promises nothing, even if a fix would make it faster; but equal ranks would.
-    promises = finding is not None and (late is not None or not CAUSES[cause].healthy)
+    summary = finding.summary if finding else say("verdict.most", cause=say("causes.title", cause=cause))
+    promised = 1.0 if finding is None else finding.predicted_speedup
+    if CAUSES[cause].healthy:
+        # That nothing holds the job back promises nothing, even if a fix would make it faster; but equal ranks would.
+        waits = late_shares(accounts)
+        by_turns = late is None and imbalance(waits) >= thresholds.MIN_UNEQUAL
+        promised = freed(sum(waits.values())) if late is not None or by_turns else 1.0
+        if by_turns:
+            summary = say("verdict.changing_ranks", slowdown=promised)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,
         case.share(cause),
         confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=case.number("gpu_busy") is not None),
-        finding.predicted_speedup if finding is not None and promises else 1.0,
+        promised,
         late,
         level,
-        finding.summary if finding else say("verdict.most", cause=say("causes.title", cause=cause)),
+        summary,
     )

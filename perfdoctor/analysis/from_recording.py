@@ -321,6 +321,8 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
             put(own, "own_updating", account.updating / watched, of_process(pid))
         if account.evaluating:
             put(own, "own_evaluating", account.evaluating / watched, of_process(pid))
+        if account.beside:
+            put(own, "own_beside", account.beside / watched, of_process(pid))
         if account.copying:
             put(own, "own_copying", account.copying / watched, of_process(pid))
         if account.compiling:

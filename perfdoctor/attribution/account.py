@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfdoctor.causes import BANDWIDTH, PYTHON_OVERHEAD
+from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
-from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES
+from perfdoctor.timeline.code_location import PREPARES, is_beside
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.share import Share  # it needs recordings, which traces do without
@@ -40,7 +40,8 @@ class Account:
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
         passes: of ``lines``, what lies in the model's passes and the optimizer's step, by cause and phase.
-        afterwards: of ``lines``, what lies below the model's passes and leads to no backward pass, by cause.
+        afterwards: of ``lines``, what lies below the model's passes and leads to no backward pass, by cause; arithmetic
+            under the model's, whatever it counts for.
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
@@ -49,6 +50,7 @@ class Account:
             its parts have run, and what comes after such parts more often is compiled again.
         copying: that went into pages which were shared with a process since that was forked.
         evaluating: in which it evaluated, the reading of batches for that included.
+        beside: of the trainer's Python overhead, in arithmetic below the model's passes that the training does without.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
@@ -71,6 +73,7 @@ class Account:
     updating: float = 0.0
     recompiling: float = 0.0
     evaluating: float = 0.0
+    beside: float = 0.0
     copying: float = 0.0
     _has_run: bool = False
     _compilations_after_a_run: int = 0
@@ -98,6 +101,7 @@ class Account:
         for share in shares:
             amount = share.weight * seconds
             self.copying += amount * share.copying
+            self.beside += amount * (share.beside and share.rank is None)
             if share.cause == PYTHON_OVERHEAD and location.phase == "optimizer":
                 self.updating += amount
             if share.rank is None:
@@ -110,8 +114,9 @@ class Account:
                 self.targets.setdefault(share.cause, Amounts())[share.target] += amount
             if share.line:
                 self.lines.setdefault(share.cause, Amounts())[share.line] += amount
-                if location.detail == AFTERWARDS and not location.leads_to_backward:
-                    self.afterwards.setdefault(share.cause, Amounts())[share.line] += amount
+                if is_beside(location):
+                    cause = MODEL_COMPUTE if share.beside else share.cause
+                    self.afterwards.setdefault(cause, Amounts())[share.line] += amount
                 phase = "loss" if location.leads_to_backward else location.phase
                 if phase in (*_FORWARD, _BACKWARD, _OPTIMIZER):
                     self.passes.setdefault((share.cause, phase), Amounts())[share.line] += amount
@@ -139,6 +144,10 @@ class Account:
     def of_updates(self, cause: str) -> Mapping[str, float]:
         """Of a cause's lines, what lies in the optimizer's step."""
         return self.passes.get((cause, _OPTIMIZER), {})
+
+    def in_passes(self) -> set[str]:
+        """The lines that the model's passes and the optimizer's step were seen at."""
+        return {line for lines in self.passes.values() for line in lines}
 
     def renamed(self, old: str, new: str) -> Account:
         """The same account with all of one cause under another."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
@@ -11,6 +12,7 @@ from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEA
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.metrics.settings import has_loader
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
@@ -60,6 +62,23 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
         found = held_up if job.kinds.pool_delay(pid, time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += count  # type: ignore[assignment]
     return undisturbed, held_up
+
+
+def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
+    """Whether most of what a main thread runs in some places of its code is torch's arithmetic.
+
+    Of steps with short phases only the samples say that which were taken when a stack was.
+    """
+    begin, end = job.training_span(job.processes.by_pid[pid])
+    samples = job.code.of(pid).within(begin, end)
+    reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
+    found = [
+        kind in ("kernel", "spin")
+        for time_ns, kind in zip(samples.times_ns.tolist(), samples.kinds.tolist(), strict=True)
+        if job.locator.distance_ns(pid, time_ns) <= reach_ns
+        and where(job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter"))
+    ]
+    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
 
 
 def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
+from perfdoctor.attribution.code_mix import CodeMix, computes, phase_of, read_code_mix
 from perfdoctor.attribution.forks import Forks, read_forks
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_writing
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
-from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, is_beside
+from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.locator import Spans
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
@@ -37,6 +37,7 @@ class Habits:
         allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
         waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
         taking_apart: of the time in which it prepares a batch, the part that is for the objects that it came as.
+        computes_beside: what it computes below the model's passes is for somebody else than the training.
     """
 
     code: CodeMix
@@ -47,6 +48,7 @@ class Habits:
     allocating: float = 0.0
     waits_awake: frozenset[str] = frozenset()
     taking_apart: float = 0.0
+    computes_beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,32 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         allocating=_allocating(job, trainer.pid),
         waits_awake=_waits_awake(job, trainer, code),
         taking_apart=_taking_apart(job, trainer),
+        computes_beside=_computes_beside(job, trainer),
     )
+
+
+def _computes_beside(job: JobTimeline, trainer: Process) -> bool:
+    """Whether a trainer computes for long below the model's passes, for no backward pass.
+
+    What a training needs there, averages of weights or clipped gradients, visits each weight as the optimizer's step
+    does, and takes no longer. What does is for a reader: metrics of each step, copies of weights. Where no optimizer of
+    torch's was seen, the job may update its weights there itself.
+    """
+    if job.gpus.used_by(trainer.pid):
+        return False
+    seen = _seen_training(job, trainer)
+    running = [one.location for one in seen if one.is_runnable and not one.collecting]
+    beside = list(filter(is_beside, running))
+    updates = sum(location.phase == "optimizer" for location in running)
+    much = len(beside) >= max(thresholds.MIN_SHARE * len(seen), thresholds.LIKE_UPDATES * updates)
+    return much and updates > 0 and computes(job, trainer.pid, is_beside)
+
+
+def _seen_training(job: JobTimeline, trainer: Process) -> list[Observation]:
+    """What a trainer does at instants that stand for all of its training."""
+    begin, end = job.training_span(trainer)
+    times = [time for time in job.threads.main_times(trainer.pid) if begin <= time <= end]
+    return [job.observe(trainer, time) for time in drawn(times, ENOUGH)]
 
 
 def _taking_apart(job: JobTimeline, trainer: Process) -> float:
@@ -86,10 +113,7 @@ def _taking_apart(job: JobTimeline, trainer: Process) -> float:
     Tensors and arrays are taken over in no time. Where unpickling takes a good part of it, batches come as many small
     objects, and whatever makes tensors of them visits each once more: that takes about as long, and goes with them.
     """
-    begin, end = job.training_span(trainer)
-    times = [time for time in job.threads.main_times(trainer.pid) if begin <= time <= end]
-    seen = [job.observe(trainer, time) for time in drawn(times, ENOUGH)]
-    running = [one.location.detail for one in seen if one.is_runnable]
+    running = [one.location.detail for one in _seen_training(job, trainer) if one.is_runnable]
     unpickling, preparing = running.count("hand over"), running.count(PREPARES)
     least = max(thresholds.CODE_SAMPLES, thresholds.UNPICKLES_OBJECTS * len(running))
     if not preparing or unpickling < least:

@@ -46,6 +46,7 @@ class Share:
         line: source line of the job's own code.
         awaited: a trainer waits for its loader's workers to be through with it.
         copying: it goes into pages that were shared with a process since that was forked.
+        beside: it is arithmetic on tensors that the training does without.
     """
 
     cause: str
@@ -55,6 +56,7 @@ class Share:
     line: str = ""
     awaited: bool = False
     copying: bool = False
+    beside: bool = False
 
 
 Shares = list[Share]
@@ -135,8 +137,31 @@ def running(
     if kernel_cause:
         weights[kernel_cause] += work * kernel
     shares = [Share(cause, weight, line=line) for cause, weight in weights.items() if weight > 0]
-    # Whoever is on the CPU instead is not at this line.
-    return shares + [Share(cause, weight * delay) for cause, weight in why.items() if weight > 0]
+    taken = [Share(cause, weight * delay) for cause, weight in why.items() if weight > 0]
+    return [*shares, *at_their_lines(job, pid, time_ns, taken)]
+
+
+def at_their_lines(job: JobTimeline, pid: int, time_ns: int, shares: Iterable[Share]) -> Shares:
+    """The shares of whoever is on the CPU instead of a thread, which is at no line of that thread's.
+
+    Those that prepare its process's input are at lines of their own.
+    """
+    found: Shares = []
+    for share in shares:
+        lines = _lines_of_suppliers(job, pid, time_ns) if share.cause == INPUT_PREPROCESSING else []
+        found += [replace(share, weight=share.weight / (len(lines) or 1), line=line) for line in lines or [""]]
+    return found
+
+
+def _lines_of_suppliers(job: JobTimeline, pid: int, time_ns: int) -> list[str]:
+    """The lines at which those that prepare a process's input are at work at an instant."""
+    found = []
+    for supplier in job.processes.suppliers_of(pid):
+        if supplier.alive_at(time_ns):
+            state = job.threads.main_at(supplier.pid, time_ns)
+            line = job.locator.locate(supplier.pid, time_ns, state).line if state.is_runnable else ""
+            found += [line] if line else []
+    return found
 
 
 # What writing in these phases is for, and waiting for it, whoever carries it out: a thread of a library's, for

@@ -20,6 +20,7 @@ from perfdoctor.attribution.share import (
     Shares,
     all_of,
     arithmetic,
+    at_their_lines,
     blocked_cause,
     by_place,
     running,
@@ -59,7 +60,7 @@ from perfdoctor.knowledge.threads import (
     WRITES,
 )
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation, is_beside
 from perfdoctor.timeline.job import Observation
 from perfdoctor.timeline.locator import is_within
 from perfdoctor.timeline.processes import Process
@@ -79,8 +80,9 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     causes = Amounts.summed({by_place(cause, location): weight} for cause, weight in causes.items())
     in_step = location.phase in TRAINING_PHASES
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
-    # Whoever has the CPU that a barrier waits for is not at this line.
-    shares = [replace(share, line="") if share.cause in queued else share for share in shares]
+    shares = [share for share in shares if share.cause not in queued] + at_their_lines(
+        context.job, seen.pid, seen.time_ns, (share for share in shares if share.cause in queued)
+    )
     shares = after_forks(shares, habits.forks, seen.time_ns, causes)
     for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
         if part:
@@ -175,13 +177,21 @@ class TrainerClassifier:
     def _first(self, classifiers: tuple[Classifier, ...], seen: Observation) -> Shares:
         answers = (classify(self, seen) for classify in classifiers)
         shares = next((shares for shares in answers if shares is not None), unattributed(seen.location))
-        return [_of_evaluation(share) for share in shares] if seen.location.evaluates else shares
+        if seen.location.evaluates:
+            return [_of_evaluation(share) for share in shares]
+        beside = is_beside(seen.location) and self.context.habits[seen.pid].computes_beside
+        return [_of_own_code(share) for share in shares] if beside else shares
 
 
 def _of_evaluation(share: Share) -> Share:
     """What calling the model takes in a pass that does not train; what else holds it up keeps its cause."""
     in_model = share.rank is None and share.cause in (MODEL_COMPUTE, PYTHON_OVERHEAD)
     return replace(share, cause=EVALUATION) if in_model else share
+
+
+def _of_own_code(share: Share) -> Share:
+    """Arithmetic that is none of the model's: its code calls for it, beside the training."""
+    return replace(share, cause=PYTHON_OVERHEAD, beside=True) if share.cause == MODEL_COMPUTE else share
 
 
 Classifier = Callable[[TrainerClassifier, Observation], Shares | None]
@@ -231,9 +241,13 @@ def _in_loader(classifier: TrainerClassifier, seen: Observation) -> Shares | Non
     return [replace(share, awaited=prepared) for share in input_wait(context, seen.process, seen.time_ns)]
 
 
+def _may_compute(location: CodeLocation) -> bool:
+    return location.phase in TRAINING_PHASES or location.detail in (PREPARES, AFTERWARDS)
+
+
 def _for_pool(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     """The intra-op thread pool's barrier: one of its threads computes."""
-    if seen.syscall != "futex" or not (seen.location.phase in TRAINING_PHASES or seen.location.detail == PREPARES):
+    if seen.syscall != "futex" or not _may_compute(seen.location):
         return None
     job = classifier.context.job
     for thread in job.kinds.pool(seen.pid):

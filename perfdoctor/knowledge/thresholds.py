@@ -125,6 +125,10 @@ STATE_BYTES_PER_S = Threshold(
     "judgement: a slow disk takes more of a large write, and a synced log line is some hundred bytes per 1 to 20 ms",
 )
 CODE_SAMPLES = Threshold(20, "samples", "judgement: fewer in a phase say nothing about it (standard error above 0.11)")
+CERTAIN_CODE_S = Threshold(
+    0.0015, "seconds", "measured: of steps of 30 ms, code seems to be that of the phases beside it from 3 ms on"
+)
+CERTAIN_CODE_SAMPLES = Threshold(5, "samples", "judgement: of fewer, more than half may be of one kind by chance")
 UNKNOWN_CODE = Threshold(
     0.2, "of a phase's samples", "judgement: with more without a symbol (the recorder was killed), the rest misleads"
 )
@@ -420,6 +424,11 @@ MIN_IMBALANCE = Threshold(
     "fraction of wall time",
     "judgement: ranks whose arithmetic differs wait for each other a little in every job",
 )
+MIN_UNEQUAL = Threshold(
+    0.15,
+    "fraction of all ranks' time",
+    "measured: alike ranks wait for each other's arithmetic in 0.09, with sequences of other lengths in 0.18 and more",
+)
 NEARLY = Threshold(
     0.8, "of the share of a generic cause", "judgement: a specific cause that costs nearly as much says more"
 )
@@ -528,6 +537,11 @@ TIME_BETWEEN_STEPS = Threshold(
 # Python in the trainer.
 OPTIMIZER_SHARE = Threshold(
     0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
+)
+LIKE_UPDATES = Threshold(
+    1.2,
+    "times the optimizer's step",
+    "measured: an average of the weights takes half as long as the step of SGD or Adam, with a queue of features 0.8",
 )
 ONLY_COLLECTS = Threshold(
     0.9, "of the time at a line", "judgement: samples beside a call of gc.collect() fall on its line now and then"

@@ -66,6 +66,7 @@ THREADS: dict[str, Metric] = {
     "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
     "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
     "own_evaluating": Metric("trainer{} evaluating, with the batches for that", _OF_TIME, "stacks"),
+    "own_beside": Metric("trainer{} computing below the model's passes, for no backward pass", _OF_TIME, "stacks"),
     "own_copying": Metric("trainer{} copying memory shared with forked processes", _OF_TIME, "threads"),
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),

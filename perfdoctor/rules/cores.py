@@ -10,6 +10,8 @@ from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import compute_rarely
 from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.verdict import imbalance
+from perfdoctor.timeline.amounts import Amounts
 
 
 def _free_cores(case: Case) -> Iterable[Advice]:
@@ -210,11 +212,23 @@ def _left_without_quota(case: Case) -> float | None:
 
 
 def _compute_otherwise(case: Case) -> Iterator[Advice]:
+    yield from _give_equal_work(case)
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
         yield advise("cores.single_precision", part=double)
-    yield from compute_rarely(case)
+    if not case.mean_of("own_beside"):  # it counts as the model's
+        yield from compute_rarely(case)
     yield from _use_idle_cores(case)
+
+
+def _give_equal_work(case: Case) -> Iterator[Advice]:
+    """The same work for all ranks, where they wait for those that have more of it: for one, or by turns."""
+    share = imbalance(case.late)
+    if share < thresholds.MIN_SHARE:
+        return
+    waits = Amounts.summed(trainer.waited_for for trainer in case.trainers)
+    rank = next((rank for rank, waited in waits.items() if waited >= thresholds.STRAGGLER * waits.total), None)
+    yield advise("cores.equal_work", rank=rank, share=share)
 
 
 def _use_idle_cores(case: Case) -> Iterator[Advice]:

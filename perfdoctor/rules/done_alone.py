@@ -25,7 +25,8 @@ def find_done_alone(accounts: Sequence[Account]) -> DoneAlone | None:
     """What the late rank does alone; None where no rank is, or what it does alone is not why.
 
     What the others wait at is mostly the code that all of them run, at which the late one comes later: what made it
-    late lies before that, in lines that only this rank is ever at.
+    late lies before that, in lines that only this rank is ever at. The model is the same on all ranks: where one is
+    at it for longer, its batches are larger.
     """
     rank = late_rank(accounts, thresholds.MIN_SHARE)
     seen = [one for one in accounts if one.seconds]
@@ -33,12 +34,12 @@ def find_done_alone(accounts: Sequence[Account]) -> DoneAlone | None:
     others = [one for one in seen if one is not late]
     if rank is None or late is None or not others:
         return None
-    theirs = [_by_line(one) for one in others]
+    theirs, passes = [_by_line(one) for one in others], late.in_passes()
     alone = Amounts(
         {
             line: part
             for line, part in _by_line(late).items()
-            if max(one.get(line, 0.0) for one in theirs) <= thresholds.HARDLY_DONE * part
+            if line not in passes and max(one.get(line, 0.0) for one in theirs) <= thresholds.HARDLY_DONE * part
         }
     )
     waited = sum(one.waited_for()[rank] / one.seconds for one in others) / len(others)

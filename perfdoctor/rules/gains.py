@@ -98,6 +98,7 @@ GAINS: Mapping[str, Estimate] = {
     "cores.wider_mask": estimates.ALL,
     "cores.raise_quota": estimates.ALL,
     "cores.single_precision": estimates.by_single_precision,
+    "cores.equal_work": estimates.value("share"),
     "cores.more_threads": estimates.by_more_threads,
     # Input and output.
     "io.raise_limit": estimates.UP_TO_ALL,

@@ -53,6 +53,12 @@ def _is_work_of_libraries(case: Case) -> bool:
     return (case.number("library_code") or 0.0) >= thresholds.MOSTLY
 
 
+def _is_beside(case: Case) -> bool:
+    """Whether most of it is tensors' arithmetic below the model's passes, and what calls for that."""
+    below = sum(share for _, share in case.done_afterwards)
+    return case.mean_of("own_beside") > 0 and below >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
+
+
 def _is_own_python(case: Case) -> bool:
     """Whether most of it is the interpreter, at work on the job's own Python: torch has no part in it."""
     return _own_python(case) >= thresholds.MOSTLY
@@ -223,6 +229,14 @@ INTERPRETER_RULES = (
         _work_less_in_operators,
         say("interpreter.in_operator_refuted"),
         applies=_is_work_of_operators,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.beside"),
+        ("own_beside", "trainer_running", "trainer_cores"),
+        _call_less,
+        say("interpreter.others_work_refuted"),
+        applies=_is_beside,
     ),
     Rule(
         PYTHON_OVERHEAD,

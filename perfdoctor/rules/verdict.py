@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.causes import CAUSES, GPU_COMPUTE, KERNEL_LAUNCH, STARTUP, SYNCHRONIZATION, UNATTRIBUTED
+from perfdoctor.causes import (
+    CAUSES,
+    GPU_COMPUTE,
+    KERNEL_LAUNCH,
+    PYTHON_OVERHEAD,
+    STARTUP,
+    SYNCHRONIZATION,
+    UNATTRIBUTED,
+)
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
@@ -70,8 +78,8 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     if large:
         top = _largest(large, level)
         most = large[top]
-        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > most}
-        if unequal:
+        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy}
+        if unequal and imbalance(late or {}) > most:
             return max(unequal, key=lambda cause: unequal[cause])
         enough = most >= unknown * thresholds.MIN_SHARE or unknown < thresholds.MAX_UNATTRIBUTED
         return top if enough else None
@@ -79,6 +87,15 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     if not healthy or unknown > thresholds.MAX_UNATTRIBUTED:
         return None
     return max(healthy, key=lambda cause: healthy[cause])
+
+
+def imbalance(late: Mapping[str, float]) -> float:
+    """Fraction of all ranks' time that they wait for ranks which only have more to do of what all of them do.
+
+    Args:
+        late: as for ``first_cause``. The model's arithmetic comes with the calls that it takes.
+    """
+    return sum(share for cause, share in late.items() if CAUSES[cause].healthy or cause == PYTHON_OVERHEAD)
 
 
 def _minimum(cause: str, *, on_gpu: bool) -> float:

@@ -7,7 +7,7 @@ lies above it, no sample may have met the model's call: then the backward pass s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -76,6 +76,11 @@ UNKNOWN = CodeLocation("other")
 # Details of code in the loop itself that prepares a step's input, and that uses the model's output.
 PREPARES = "prepares"
 AFTERWARDS = "afterwards"
+
+
+def is_beside(location: CodeLocation) -> bool:
+    """Whether code is below the model's passes and leads to no backward pass."""
+    return location.detail == AFTERWARDS and not location.leads_to_backward
 
 
 def locate(frames: Sequence[Frame]) -> CodeLocation:
@@ -277,7 +282,7 @@ def _side(stack: tuple[Frame, ...], calls: dict[Function, Amounts[int]]) -> str:
     """On which side of the model's call a stack is in the innermost function that calls it; "" if on none."""
     for function, line in reversed(list(functions(stack))):
         if function in calls:
-            first, frame = _regular(calls[function]), stack[len(function[0])]
+            first, frame = min(_regular(calls[function])), stack[len(function[0])]
             if line > first and (is_own(frame) or runs_training_loop(frame)):
                 return AFTERWARDS
             return PREPARES if line < first and is_own(frame) else ""
@@ -287,19 +292,22 @@ def _side(stack: tuple[Frame, ...], calls: dict[Function, Amounts[int]]) -> str:
 def _leads_to(
     backwards: Mapping[Function, Amounts[int]], stack: tuple[Frame, ...], calls: Mapping[Function, Amounts[int]]
 ) -> bool:
-    """Whether a stack of the job's own or torch's code is between the model's call and the backward pass after it."""
+    """Whether a stack of the job's own or torch's code is between the model's call and the last backward pass after it.
+
+    Of a loop with several passes, a generator's and a discriminator's, what is between two of them leads to the next.
+    """
     if package_of(stack[-1].file) not in ("", "torch"):
         return False
     for function, line in reversed(list(functions(stack))):
         if function in calls and function in backwards:
-            return _regular(calls[function]) <= line <= _regular(backwards[function])
+            return min(_regular(calls[function])) <= line <= max(_regular(backwards[function]))
     return False
 
 
-def _regular(lines: Amounts[int]) -> int:
-    """The first line of those that are not seen now and then only; of all where each is."""
+def _regular(lines: Amounts[int]) -> Collection[int]:
+    """Those lines that are not seen now and then only; all where each is."""
     often = [at for at, part in lines.fractions().items() if part >= thresholds.REGULAR_CALL]
-    return min(often or lines)
+    return often or lines
 
 
 def functions(stack: tuple[Frame, ...]) -> Iterator[tuple[Function, int]]:

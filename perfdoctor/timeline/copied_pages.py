@@ -49,7 +49,7 @@ class CopiedPages:
         fresh_s: float,
         ended_ns: Sequence[float] = (),
     ) -> None:
-        self._forks = _apart(np.array(sorted([*(child.started_ns for child in children), *ended_ns]), dtype=np.float64))
+        self._forks = _apart(np.array([*(child.started_ns for child in children), *ended_ns], dtype=np.float64))
         # After each fork, until when faults count: for half of the time until the next one.
         self._until_ns = np.append(np.diff(self._forks), _usual(np.diff(self._forks))) / 2
         self._parts = np.zeros(len(_AGES_NS))
@@ -152,7 +152,8 @@ def _usual(lengths: Floats) -> float:
 
 
 def _apart(forks: Floats) -> Floats:
-    """The last fork of each burst, as the several workers of one loader are started."""
+    """The last fork of each burst, as the several workers of a loader are started, some at the same tick of a clock."""
+    forks = np.unique(forks)
     lengths = np.diff(forks)
     return forks[np.append(lengths >= thresholds.BURST * _usual(lengths), True)] if len(forks) else forks
 

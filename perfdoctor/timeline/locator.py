@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -83,6 +84,15 @@ class Locator:
         marked = marked_location(segment.phase, segment.detail, location, marked=segment.marked)
         evaluates = self._steps[pid].evaluates_at(time_ns)
         return replace(marked, in_evaluation=evaluates, evaluates=evaluates and marked.phase not in APART)
+
+    def distance_ns(self, pid: int, time_ns: int) -> float:
+        """How far from an instant it was seen where a main thread is; 0 where it marked that, infinite if not."""
+        segment = self._segment_at(pid, time_ns)
+        if segment is not None and segment.marked:
+            return 0.0
+        series = self._of_main(pid)
+        near = series.near(time_ns) if series is not None else []
+        return float(near[0][0]) if near else math.inf
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""

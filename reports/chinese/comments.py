@@ -20,6 +20,10 @@ _DATA = {
     "once, before the loop over epochs": "只创建一次，在 epoch 循环之前",
     "outside the lock": "在锁之外",
     "leaves the workers their cores": "把核留给 worker 进程",
+    "of all the data, before ranks take their parts": "针对全部数据，在各 rank 取自己的部分之前",
+    "its batches are like those of other ranks; shuffle them in the same order": (
+        "它的批次与其他 rank 的相似；各 rank 用同样的顺序打乱"
+    ),
     "in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm": (
         "在容器中：docker run --shm-size=8g，或在 /dev/shm 挂载 medium 为 Memory 的 emptyDir"
     ),

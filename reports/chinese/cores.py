@@ -123,6 +123,14 @@ def single_precision(*, part: float) -> Fix:
     )
 
 
+def equal_work(*, rank: int | None, share: float) -> Fix:
+    who = "各 rank 轮流等待对方" if rank is None else f"其他 rank 在等 rank {rank}"
+    return fix(
+        "让所有 rank 的工作量相等",
+        f"{who}：那里的批次更大或更长，或者主机更慢。工作量相等时，一步的时间是各 rank 的平均值，少 {percent(share)}。",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"脚本把它限制为 {threads} 个线程" if in_code else f"OMP_NUM_THREADS 为 {threads}"
     return fix(

@@ -121,6 +121,10 @@ def others_work(*, packages: tuple[str, ...]) -> str:
     return f"模型之外其他库{named}的工作"
 
 
+def beside() -> str:
+    return "模型的计算之后另外计算的内容"
+
+
 def others_work_refuted() -> str:
     return "几步之内不做这些工作：如果速度不变，拖慢作业的就不是它。"
 

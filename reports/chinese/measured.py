@@ -19,6 +19,7 @@ _THREADS = {
     "trainer{} drawing indices for its loader in its main thread": "训练进程{}在主线程中为 DataLoader 抽取索引",
     "trainer{} copying memory shared with forked processes": "训练进程{}复制与 fork 出的进程共享的内存",
     "trainer{} evaluating, with the batches for that": "训练进程{}在评估，包括为此取批次",
+    "trainer{} computing below the model's passes, for no backward pass": "训练进程{}在模型之后做与反向传播无关的计算",
     "trainer{} calling operations for its optimizer's step": "训练进程{}为优化器更新而调用算子",
     "trainer{} compiling its model (torch.compile)": "训练进程{}编译模型（torch.compile）",
     "trainer{} compiling it again, after its first step": "训练进程{}在第一步之后重新编译模型",

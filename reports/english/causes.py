@@ -90,8 +90,8 @@ EXPLAINED: dict[str, Explanation] = {
             "where dispatch is most of it, whole-tensor operations, `torch.compile`, a fused optimizer, a larger "
             "batch; where the interpreter is (`interpreter_code`), cheaper Python of the job's own, or less of it, "
             "and environments that step together; where other libraries are (`library_code`: images that are written, "
-            "targets that are matched), doing that more rarely or in another process; debug switches, debuggers and "
-            "profilers off."
+            "targets that are matched) or tensors beside the model (`own_beside`: metrics, copies of weights), doing "
+            "that more rarely or in another process; debug switches, debuggers and profilers off."
         ),
         refuted="twice the batch takes twice the time.",
     ),

@@ -155,6 +155,17 @@ def single_precision(*, part: float) -> Fix:
     )
 
 
+def equal_work(*, rank: int | None, share: float) -> Fix:
+    who = "Ranks wait for each other by turns" if rank is None else f"The other ranks wait for rank {rank}"
+    return Fix(
+        "Give all ranks equal work",
+        f"{who}: batches are larger or longer there, or the host is slower. With equal work a step takes as long as "
+        f"the ranks' mean, which is {percent(share)} less.",
+        "order = sorted(range(len(data)), key=length_of)  # of all the data, before ranks take their parts\n"
+        "mine = order[rank::world_size]  # its batches are like those of other ranks; shuffle them in the same order",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"The script limits it to {counted(threads, 'thread')}" if in_code else f"OMP_NUM_THREADS is {threads}"
     return Fix(

@@ -156,6 +156,10 @@ def others_work(*, packages: tuple[str, ...]) -> str:
     return f"Work of other libraries{named} beside the model"
 
 
+def beside() -> str:
+    return "What is computed besides the model, after its passes,"
+
+
 def others_work_refuted() -> str:
     return "Leave that work out for some steps: if the pace stays the same, it is not what holds the job up."
 

@@ -973,6 +973,19 @@ def a_helper_sends_an_array_for_a_list() -> None:
 
 
 @check
+def ranks_get_batches_of_equal_cost() -> None:
+    lengths = numpy.random.default_rng(0).integers(1, 100, 64)
+    ranks = []
+    for rank in range(4):
+        names: dict[str, Any] = {"data": lengths, "length_of": lambda number: lengths[number]}
+        names |= {"rank": rank, "world_size": 4}
+        ranks.append(run("cores.equal_work", names, rank=1, share=0.2)["mine"])
+    assert sorted(number for mine in ranks for number in mine) == list(range(64))
+    costs = [[lengths[mine[batch : batch + 4]].sum() for batch in range(0, 16, 4)] for mine in ranks]
+    assert max(numpy.ptp(costs, axis=0)) < 0.2 * numpy.mean(costs)
+
+
+@check
 def what_was_in_double_precision_is_in_single() -> None:
     features = torch.from_numpy(numpy.random.default_rng(0).normal(size=(8, 3)))
     names = {"model": torch.nn.Linear(3, 1).double(), "features": features, "targets": features[:, 0]}

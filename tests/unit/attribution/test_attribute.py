@@ -192,6 +192,23 @@ def _fetching(threads: str) -> Account:
     return account
 
 
+def test_cores_that_workers_take_from_a_trainer_are_taken_at_their_lines() -> None:
+    """A trainer that wants a core for half of its time, and a worker on the only one meanwhile."""
+    loop = jobs.Frame("/usr/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", "_worker_loop", 349)
+    mine = jobs.Frame("/home/me/data.py", "__getitem__", 8)
+    worker = [
+        *jobs.process(20, parent=10, forked=True),
+        *jobs.thread(20, 20, run=0.5),
+        *jobs.stacks(20, (loop, FETCH, mine)),
+    ]
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, run=0.5, delay=0.5), *jobs.stacks(10, (jobs.OWN, jobs.MODULE))]
+    one_core = Reading(jobs.START, "cpu", "host", "usable_cores", 1.0)
+    (account,) = attribute(jobs.timeline([one_core, *trainer, *worker]))
+    lines = account.lines["cpu.input_preprocessing"]
+    assert lines == {"/home/me/data.py:8 __getitem__": pytest.approx(account.causes()["cpu.input_preprocessing"])}
+    assert lines.total / account.seconds == pytest.approx(0.5, abs=0.1)
+
+
 def test_a_librarys_own_threads_prepare_the_input_that_is_waited_for() -> None:
     assert _share([_fetching("R")], "cpu.input_preprocessing") == pytest.approx(1.0)
 

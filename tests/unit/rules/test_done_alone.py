@@ -31,6 +31,12 @@ def computing(log: float, model: float) -> dict[str, Any]:
     return {PYTHON_OVERHEAD: half, MODEL_COMPUTE: half}
 
 
+def in_model(account: Account) -> Account:
+    """The same with its log written in the model's forward pass."""
+    account.passes[MODEL_COMPUTE, "forward"] = Amounts({LOG: 1.3})
+    return account
+
+
 def test_what_only_the_late_rank_is_at_is_why_it_is_late() -> None:
     found = find_done_alone([rank(0, 0.0, computing(2.6, 6.0)), rank(1, 2.5, computing(0.1, 7.0))])
     assert found is not None
@@ -52,6 +58,8 @@ def test_what_only_the_late_rank_is_at_is_why_it_is_late() -> None:
             rank(0, 0.0, {PYTHON_OVERHEAD: {f"/job/train.py:{line} f{line}": 0.5 for line in range(5)}}),
             rank(1, 2.5, computing(0.0, 6.0)),
         ),
+        # It is the model, on which the others are seldom seen: its batches are larger.
+        (in_model(rank(0, 0.0, computing(2.6, 6.0))), rank(1, 2.5, computing(0.0, 3.0))),
         # Nothing was seen of who waits.
         (rank(0, 0.0, computing(2.6, 6.0)), Account(Process(101, 1, 0, None, "trainer", 0, 1))),
         # Nobody waits.

@@ -222,6 +222,14 @@ def test_from_the_models_call_to_the_backward_pass_own_code_leads_to_it(stack: t
     assert [one.leads_to_backward for one in found] == [leads, False, False, False]
 
 
+def test_what_lies_between_two_passes_leads_to_the_second() -> None:
+    """A generator's and a discriminator's; what follows the last of them leads to none."""
+    between, after = (main(27), own(7, "penalty")), (main(31), own(9, "metrics"))
+    loop = [between, after, (main(22), MODULE), (main(24), BACKWARD), (main(26), MODULE), (main(29), BACKWARD)]
+    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(6), 5.0)])
+    assert [one.leads_to_backward for one in found[:2]] == [True, False]
+
+
 def test_where_no_sample_met_the_models_call_the_backward_pass_shows_what_lies_above_it() -> None:
     loop = [((main(20), own(7)), 50), ((main(22), BACKWARD), 1), ((main(25), own(40)), 5)]
     assert list(seen(*loop).values()) == [PREPARES, "engine", AFTERWARDS]

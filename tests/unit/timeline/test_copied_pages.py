@@ -66,6 +66,14 @@ def test_forks_one_after_the_other_are_one_start() -> None:
     assert spent_s(together) == pytest.approx(PAGES * FRESH_S * thresholds.COPIED_PAGE, rel=0.15)
 
 
+@pytest.mark.filterwarnings("error")
+def test_workers_that_started_at_the_same_tick_of_the_clock_are_one_start() -> None:
+    twice = [*jobs.process(50, parent=TRAINER, started_s=-2.0), *jobs.process(51, parent=TRAINER, started_s=-2.0)]
+    main = jobs.thread(TRAINER, TRAINER, run=1.0, minor_faults=lambda now: 1000 * now)
+    price = Fact(jobs.START, "host", "host", "minor_fault_seconds", str(FRESH_S))
+    assert spent_s(pages(jobs.timeline([price, *jobs.process(TRAINER), *main, *twice]))) == 0
+
+
 def test_without_the_price_of_a_page_nothing_is_said() -> None:
     job = jobs.timeline([one for one in samples() if not isinstance(one, Fact)])
     assert spent_s(pages(job)) == 0

@@ -13,6 +13,7 @@ from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
 from perfdoctor.analysis.method import how_made
 from perfdoctor.analysis.own_code import (
     called_by_job,
+    calling_libraries,
     done_afterwards,
     drawn_before,
     in_own_code,
@@ -299,6 +300,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         loops=parts_by_loop(job, called, own),
         done_alone=find_done_alone(accounts),
         done_afterwards=done_afterwards(accounts),
+        calling_libraries=calling_libraries(accounts),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )

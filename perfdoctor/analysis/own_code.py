@@ -11,7 +11,7 @@ from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import SAME_ARGUMENTS
-from perfdoctor.metrics.own_code import by_function
+from perfdoctor.metrics.own_code import by_function, owner_of
 from perfdoctor.metrics.own_draws import part_after_draws
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop
@@ -79,6 +79,25 @@ def done_afterwards(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...
     seconds = sum(account.seconds for account in accounts)
     lines = Amounts.summed([computed, {line: called[line] for line in computed}])
     return parts_by_function(lines, seconds) if seconds else ()
+
+
+def calling_libraries(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...]:
+    """Functions that call libraries other than torch, each with its fraction of the wall time.
+
+    What was taken for arithmetic there counts too: short as they are, their samples are mixed with those of the code
+    before and after them.
+    """
+    found = Amounts.summed(
+        {
+            line: amount
+            for line, amount in account.lines.get(cause, {}).items()
+            if owner_of(line) in account.in_libraries
+        }
+        for account in accounts
+        for cause in (MODEL_COMPUTE, PYTHON_OVERHEAD)
+    )
+    seconds = sum(account.seconds for account in accounts)
+    return parts_by_function(found, seconds) if seconds else ()
 
 
 def parts_by_function(lines: Amounts[str], total: float) -> tuple[tuple[str, float], ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
 from perfdoctor.timeline.code_location import PREPARES, is_beside
 
@@ -54,6 +55,8 @@ class Account:
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
+        in_libraries: functions of the job's own (``perfdoctor.metrics.own_code.owner_of``) that mostly call libraries
+            other than torch.
         samples: what was attributed, sample by sample, before any pass over the account; empty for a trace.
         sampled: how many samples these stand for.
     """
@@ -79,6 +82,7 @@ class Account:
     _compilations_after_a_run: int = 0
     interpreter: float | None = None
     libraries: float | None = None
+    in_libraries: tuple[str, ...] = ()
     samples: list[Sampled] = field(default_factory=list)
     sampled: int = 0
 
@@ -124,8 +128,8 @@ class Account:
     def with_backward_at_forward(self, causes: Iterable[str]) -> Account:
         """The same account with what the backward pass computes at the lines of the forward pass that called for it.
 
-        Autograd runs, for each operation of the forward pass, the one that belongs to it; the line that starts the
-        backward pass has no part in how many there are.
+        Autograd runs, for each operation of the forward pass, the one that belongs to it. The line that starts the
+        backward pass has no part in how many there are, and what other libraries do is no operation.
 
         Args:
             causes: what goes with the operations that a model is made of.
@@ -133,12 +137,32 @@ class Account:
         lines = dict(self.lines)
         for cause in causes:
             backward = self.passes.get((cause, _BACKWARD), Amounts())
-            forward = Amounts.summed(self.passes.get((cause, phase), {}) for phase in _FORWARD)
+            called = Amounts.summed(self.passes.get((cause, phase), {}) for phase in _FORWARD)
+            _, forward = _apart(called, self.in_libraries)
             if backward and forward:
                 times = backward.total / forward.total
                 gone = {line: -amount for line, amount in backward.items()}
                 moved = Amounts.summed([lines[cause], gone, {line: times * part for line, part in forward.items()}])
                 lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
+        return replace(self, lines=lines)
+
+    def with_libraries_at_their_callers(self) -> Account:
+        """The same account with other libraries' work at the lines of functions that call them.
+
+        Where steps are short, each line was given the mix of all. A line's time stays what it is: what it gains of the
+        overhead, it gives away of the arithmetic.
+        """
+        own, others = _apart(self.lines.get(PYTHON_OVERHEAD, {}), self.in_libraries)
+        arithmetic, rest = _apart(self.lines.get(MODEL_COMPUTE, {}), self.in_libraries)
+        wanted = (self.libraries or 0.0) * (own.total + others.total) - own.total
+        moved = min(wanted, others.total, arithmetic.total)
+        if moved <= 0 or not rest:
+            return self
+        lines = {
+            **self.lines,
+            PYTHON_OVERHEAD: Amounts.summed([own, _scaled(arithmetic, moved), others, _scaled(others, -moved)]),
+            MODEL_COMPUTE: Amounts.summed([arithmetic, _scaled(arithmetic, -moved), rest, _scaled(others, moved)]),
+        }
         return replace(self, lines=lines)
 
     def of_updates(self, cause: str) -> Mapping[str, float]:
@@ -275,6 +299,17 @@ def asks_for_exchange(accounts: Sequence[Account]) -> bool:
     """
     asking = sum(account.phases["gradient sync"] for account in accounts)
     return asking >= thresholds.ASKS_FOR_EXCHANGE * sum(account.seconds for account in accounts)
+
+
+def _apart(lines: Mapping[str, float], functions: Collection[str]) -> tuple[Amounts[str], Amounts[str]]:
+    """Lines of some functions, and all others."""
+    inside = Amounts({line: amount for line, amount in lines.items() if owner_of(line) in functions})
+    return inside, Amounts({line: amount for line, amount in lines.items() if line not in inside})
+
+
+def _scaled(lines: Amounts[str], total: float) -> dict[str, float]:
+    """In proportion to some lines, amounts with another sum."""
+    return {line: total * part for line, part in lines.fractions().items()}
 
 
 def find_culprits(accounts: Sequence[Account]) -> dict[str, tuple[int, ...]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
+from perfdoctor.knowledge.symbols import CodeKind
+from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.metrics.settings import has_loader
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
@@ -65,20 +67,35 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
 
 
 def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
-    """Whether most of what a main thread runs in some places of its code is torch's arithmetic.
+    """Whether most of what a main thread runs in some places of its code is torch's arithmetic."""
+    found = [kind in ("kernel", "spin") for kind, location in certain_code(job, pid) if where(location)]
+    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
 
-    Of steps with short phases only the samples say that which were taken when a stack was.
+
+def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
+    """A main thread's samples while it trains of which it is certain where they belong, with their locations.
+
+    Of steps with short phases that are the ones which were taken when a stack was.
     """
     begin, end = job.training_span(job.processes.by_pid[pid])
     samples = job.code.of(pid).within(begin, end)
     reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
-    found = [
-        kind in ("kernel", "spin")
-        for time_ns, kind in zip(samples.times_ns.tolist(), samples.kinds.tolist(), strict=True)
-        if job.locator.distance_ns(pid, time_ns) <= reach_ns
-        and where(job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter"))
-    ]
-    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
+    for time_ns, kind in zip(samples.times_ns.tolist(), samples.kinds.tolist(), strict=True):
+        if job.locator.distance_ns(pid, time_ns) <= reach_ns:
+            yield kind, job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter")
+
+
+def _functions_in_libraries(job: JobTimeline, pid: int) -> tuple[str, ...]:
+    """The job's own functions of which most code that runs is in libraries other than torch."""
+    seen: dict[str, list[bool]] = {}
+    for kind, location in certain_code(job, pid):
+        if location.line:
+            seen.setdefault(owner_of(location.line), []).append(kind == "library")
+    return tuple(
+        function
+        for function, found in seen.items()
+        if len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
+    )
 
 
 def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:
@@ -230,9 +247,6 @@ _CAUSES = {
 # What machine code shows by itself: torch's kernels and the barriers of their pool.
 _PHASELESS = (MODEL_COMPUTE, SPIN, DEVICE_WAIT, IN_DRIVER)
 
-# Where a loop of the job's own does something besides calling the model.
-_OWN_CODE = ("other", PREPARES, AFTERWARDS)
-
 # Per phase, cause to fraction of its running time; phases that were not sampled enough are absent.
 Mixes = Mapping[str, Mapping[str, float]]
 
@@ -250,6 +264,7 @@ class CodeMix:
         held_up: while a thread of the intra-op pool lacks a CPU. The others spin then, and do not before and after,
             so a neighbour that comes and goes costs more than a mean over all of the time would show.
         undisturbed: while none does.
+        in_libraries: functions of the job's own that call libraries other than torch for most of their time.
         located: it is known where in its code the process is; if not, neither is what its Python code is for.
         on_gpu: the process computes on a GPU.
     """
@@ -259,6 +274,7 @@ class CodeMix:
     libraries: float | None = None
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
+    in_libraries: tuple[str, ...] = ()
     located: bool = True
     on_gpu: bool = False
 
@@ -288,21 +304,34 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     # With a DataLoader, a loop prepares no more than a rest itself.
     calls_only = has_loader(job, {pid})
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
-    if is_blurred(job, pid):
-        running = running_by_phase(job, pid)
+    running = running_by_phase(job, pid)
+    blurred = is_blurred(job, pid)
+    if blurred:
         undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))
-        around = both["forward"] + both["other"]
-        after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
-        libraries = _libraries(around, after * both[AFTERWARDS]["library"])
-        mixes = [_mixes(counts, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
-        return CodeMix(mixes[0], _interpreter(around), libraries, mixes[1], mixes[2], on_gpu=on_gpu)
-    if any(both[phase]["library"] for phase in TRAINING_PHASES):
-        wrong = misplaced(both, running_by_phase(job, pid))
+    elif any(both[phase]["library"] for phase in TRAINING_PHASES):
+        wrong = misplaced(both, running)
         undisturbed, held_up, both = (mark_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
-    around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
-    mixes = [_mixes(counts, calls_only, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
-    libraries = _libraries(around, both[AFTERWARDS]["library"])
-    return CodeMix(mixes[0], _interpreter(around), libraries, mixes[1], mixes[2], located, on_gpu)
+    placed = _as_long_as_they_run(both, running) if blurred else both
+    around = sum((counts for phase, counts in placed.items() if phase not in claimed), Counter())
+    mixes = [_mixes(counts, None if blurred else calls_only, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+    return CodeMix(
+        by_phase=mixes[0],
+        interpreter=_interpreter(around),
+        libraries=_libraries(around, placed[AFTERWARDS]["library"]),
+        held_up=mixes[1],
+        undisturbed=mixes[2],
+        in_libraries=_functions_in_libraries(job, pid),
+        located=located or blurred,
+        on_gpu=on_gpu,
+    )
+
+
+def _as_long_as_they_run(by_phase: ByPhase, running: Mapping[str, float]) -> ByPhase:
+    """The samples of phases of which each was given those of all, by how long each runs."""
+    return {
+        phase: Counter({kind: count * running.get(phase, 0.0) for kind, count in counts.items()})
+        for phase, counts in by_phase.items()
+    }
 
 
 def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:

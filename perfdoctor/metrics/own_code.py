@@ -31,14 +31,14 @@ def by_function(lines: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     totals: Amounts[str] = Amounts()
     hottest: dict[str, str] = {}
     for line, amount in lines.items():
-        owner = _owner(line)
+        owner = owner_of(line)
         totals[owner] += amount
         if owner not in hottest or amount > lines[hottest[owner]]:
             hottest[owner] = line
     return tuple((_INNER.sub("", hottest[owner]), part) for owner, part in list(totals.fractions().items())[:_SHOWN])
 
 
-def _owner(line: str) -> str:
+def owner_of(line: str) -> str:
     """The function that a line is in, with its file."""
     place, _, function = line.partition(" ")
     return line if function in ("", _MODULE) else f"{place.rpartition(':')[0]} {_INNER.sub('', function)}"

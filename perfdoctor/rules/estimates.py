@@ -126,6 +126,12 @@ def of_named_lines(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | 
     return _of_share(case, cause, 0.0, known, known)
 
 
+def of_libraries_work(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """All of the time in functions that call libraries, or else as ``of_named_lines``."""
+    share = values["share"]
+    return of_named_lines(case, cause, values) if share is None else Gain(0.0, share, share)
+
+
 def value(name: str, least: float = 1.0) -> Estimate:
     """A fraction of the wall time that the advice itself says, or at least a part of it."""
     return lambda case, cause, values: Gain(least * values[name], values[name], values[name])

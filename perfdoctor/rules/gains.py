@@ -66,7 +66,7 @@ GAINS: Mapping[str, Estimate] = {
     # Python.
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "interpreter.fused_optimizer": estimates.by_fused_update,
-    "interpreter.more_rarely": estimates.of_named_lines,
+    "interpreter.more_rarely": estimates.of_libraries_work,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
     "interpreter.cheaper_python": estimates.of_named_lines,
     "interpreter.larger_operations": estimates.of_called_line,

@@ -109,7 +109,13 @@ def _say_which_libraries(case: Case) -> Message:
 
 def _do_it_more_rarely(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
-    yield advise("interpreter.more_rarely", lines=_hot_functions(case), part=case.number("library_code") or 0.0)
+    known = [(line, share) for line, share in case.calling_libraries if share >= thresholds.REPORTED_SHARE][:_SHOWN]
+    yield advise(
+        "interpreter.more_rarely",
+        lines=tuple(line for line, _ in known) or _hot_functions(case),
+        part=case.number("library_code") or 0.0,
+        share=sum(share for _, share in known) or None,
+    )
     yield from fuse_optimizer(case)
 
 

@@ -110,6 +110,7 @@ _PYTHON = {
     ),
     "a folder that stays": "一个会保留的文件夹",
     "and check that the loss still falls as before": "并检查损失是否仍像以前一样下降",
+    "once: what is made of data that stays the same": "只做一次：由不变的数据得到的内容",
     "images, plots and metrics are rarely needed at each step": "图像、曲线和指标很少需要每一步都有",
     "pool = ProcessPoolExecutor(1): what the step need not wait for": (
         "pool = ProcessPoolExecutor(1)：训练步不必等待的工作"

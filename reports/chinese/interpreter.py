@@ -129,7 +129,7 @@ def others_work_refuted() -> str:
     return "几步之内不做这些工作：如果速度不变，拖慢作业的就不是它。"
 
 
-def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
+def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> Fix:
     return fix(
         f"减少 {'和 '.join(lines)} 的工作或执行次数" if lines else "减少调用这些库的代码的工作或执行次数",
         f"计算之外运行的代码中，{percent(part)} 既不是 torch 也不是 Python 解释器。编译模型或增大批次都改变不了它。",

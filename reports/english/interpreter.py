@@ -164,13 +164,14 @@ def others_work_refuted() -> str:
     return "Leave that work out for some steps: if the pace stays the same, it is not what holds the job up."
 
 
-def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
+def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> Fix:
     return Fix(
         f"Do less, or do it more rarely, at {' and '.join(lines) or 'the code that calls them'}",
         f"{percent(part)} of what runs around the arithmetic is neither torch nor Python's interpreter. Compiling the "
         "model or a larger batch would not change it.",
         "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
-        "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for",
+        "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for\n"
+        "if kept is None: kept = work()    # once: what is made of data that stays the same",
     )
 
 

@@ -763,8 +763,8 @@ def what_the_step_need_not_wait_for_runs_in_a_process_of_its_own() -> None:
 
 
 @check
-def plots_are_made_at_every_hundredth_step() -> None:
-    first, second = advice("interpreter.more_rarely").split("\n")
+def plots_are_made_at_every_hundredth_step_and_neighbours_once() -> None:
+    first, second, third = advice("interpreter.more_rarely").split("\n")
     made = []
     for number in range(300):
         exec(first.replace("...", "made.append(step)", 1).partition("#")[0], {"step": number, "made": made})
@@ -772,6 +772,10 @@ def plots_are_made_at_every_hundredth_step() -> None:
     with ThreadPoolExecutor(1) as pool:
         exec(second, {"pool": pool, "work": made.append, "arrays": 1})
     assert made[-1] == 1
+    names: dict[str, Any] = {"kept": None, "work": lambda: made.append("neighbours") or made}
+    for _ in range(3):
+        exec(third, names)
+    assert made.count("neighbours") == 1
 
 
 @check

@@ -8,7 +8,7 @@ import pytest
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import as_counted, attribute
 from perfdoctor.attribution.share import Share
-from perfdoctor.causes import PYTHON_OVERHEAD, UNATTRIBUTED
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.recording.schema import Fact, Reading, Sample
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
@@ -179,6 +179,19 @@ def test_what_leads_to_the_backward_pass_has_its_part_in_it() -> None:
         account.add(0, seconds, location, [Share(PYTHON_OVERHEAD, 1.0, line=location.line)])
     moved = account.with_backward_at_forward([PYTHON_OVERHEAD]).lines[PYTHON_OVERHEAD]
     assert moved == pytest.approx({"a.py:9 main": 2.0, "a.py:2 loss": 6.0, "a.py:5 metrics": 2.0})
+
+
+def test_work_of_libraries_is_at_the_lines_that_call_them_and_needs_no_backward_pass() -> None:
+    """Of 10 s in a model, 4 are in a function that calls a library; samples of code were too few to tell whose."""
+    rank = Process(10, 1, 0, None, "trainer", 0, 0)
+    account = Account(rank, libraries=0.75, in_libraries=("a.py near",))
+    mixed = {PYTHON_OVERHEAD: 0.4, MODEL_COMPUTE: 0.6}
+    for line, phase, seconds in (("a.py:2 near", "forward", 4), ("a.py:3 net", "forward", 4), ("a.py:9", "backward", 2)):
+        shares = [Share(cause, part, line=line) for cause, part in mixed.items()]
+        account.add(0, seconds, CodeLocation(phase, line=line), shares)
+    found = account.with_backward_at_forward(mixed).with_libraries_at_their_callers().lines
+    assert found[PYTHON_OVERHEAD] == pytest.approx({"a.py:2 near": 3.0, "a.py:3 net": 1.0})
+    assert found[MODEL_COMPUTE] == pytest.approx({"a.py:2 near": 1.0, "a.py:3 net": 5.0})
 
 
 FETCH = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 43)

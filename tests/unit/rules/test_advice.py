@@ -176,6 +176,9 @@ def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
     found = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), below={"PIL": 0.8, "": 0.2})
     assert titles(found) == ["Do less, or do it more rarely, at a.py:3 dump"]
     assert found.summary.startswith("Work of other libraries (PIL) beside the model takes 50 %")
+    known = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), calling=(("a.py:8 near", 0.2),))
+    assert titles(known) == ["Do less, or do it more rarely, at a.py:8 near"]
+    assert known.predicted_speedup == pytest.approx(1 / 0.8)
     own = finding("cpu.python_overhead", numbers={**numbers, "library_code": 0.3}, lines=("a.py:3 dump",))
     assert titles(own) == ["Make a.py:3 dump cheaper"]
 

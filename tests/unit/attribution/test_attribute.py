@@ -186,7 +186,11 @@ def test_work_of_libraries_is_at_the_lines_that_call_them_and_needs_no_backward_
     rank = Process(10, 1, 0, None, "trainer", 0, 0)
     account = Account(rank, libraries=0.75, in_libraries=("a.py near",))
     mixed = {PYTHON_OVERHEAD: 0.4, MODEL_COMPUTE: 0.6}
-    for line, phase, seconds in (("a.py:2 near", "forward", 4), ("a.py:3 net", "forward", 4), ("a.py:9", "backward", 2)):
+    for line, phase, seconds in (
+        ("a.py:2 near", "forward", 4),
+        ("a.py:3 net", "forward", 4),
+        ("a.py:9", "backward", 2),
+    ):
         shares = [Share(cause, part, line=line) for cause, part in mixed.items()]
         account.add(0, seconds, CodeLocation(phase, line=line), shares)
     found = account.with_backward_at_forward(mixed).with_libraries_at_their_callers().lines

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.causes import CAUSES
+from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, Text, say
 from perfdoctor.results.activity import Activity
 from perfdoctor.results.blocks import Block
@@ -112,6 +113,12 @@ class Advice:
 def advise(what: str, /, **values: Any) -> Advice:
     """Advice with its values; ``perfdoctor.rules.gains`` knows what it brings."""
     return Advice(say(what, **values))
+
+
+def frees_much(fix: Fix | Advice) -> bool:
+    """Whether a change is expected to free so much of the time that a sound job's first line should say so."""
+    freed = 1 - 1 / (fix.predicted_speedup or 1.0)
+    return freed >= thresholds.WORTH_THE_HEADLINE
 
 
 @dataclass(frozen=True, slots=True)

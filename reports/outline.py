@@ -3,17 +3,17 @@
 All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, frees_much
 from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, gain_between, gain_of, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
 from perfdoctor.reports.step_rows import Rows, step_rows
-from perfdoctor.reports.text import clean, duration, fact, percent, sentence
+from perfdoctor.reports.text import clean, duration, fact, lower_first, percent, sentence
 from perfdoctor.reports.wording import cause_title, label, worded
 from perfdoctor.results.crowd import RankGroup
 from perfdoctor.results.stuck import Stuck
@@ -183,20 +183,22 @@ def outline(diagnosis: Diagnosis) -> Outline:
     # Where the time of a job goes says nothing of one that does not move.
     ranks = shown_ranks(diagnosis) if stuck is None else ()
     paths = ShortPaths(texts(diagnosis))
+    summary = paths.shorten(clean(verdict.summary))  # which names a file in full, and what follows does not
+    cards = tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings)
     return Outline(
         version=clean(diagnosis.version),
         bottleneck=verdict.bottleneck or "",
         tone=_tone(verdict) if stuck is None else "bottleneck",
         claim=_claim(verdict) if stuck is None else _stuck_claim(stuck),
-        headline=_headline(diagnosis) if stuck is None else _stuck_claim(stuck),
-        summary=paths.shorten(clean(verdict.summary)),
+        headline=_headline(diagnosis, cards) if stuck is None else _stuck_claim(stuck),
+        summary=summary,
         figures=_figures(diagnosis) if stuck is None else _stuck_figures(stuck),
         basis=_basis(verdict),
         straggler=_straggler(verdict) or late_place(diagnosis.crowd),
         breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) and stuck is None else ()),
         ranks=tuple(_rank(rank, verdict) for rank in ranks),
         groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
-        cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
+        cards=cards,
         not_examined=tuple(
             (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
             for item in diagnosis.not_examined
@@ -267,8 +269,8 @@ def _gain(diagnosis: Diagnosis) -> str:
     return gain_of(found) if found else gain_between(1.0, verdict.predicted_speedup)
 
 
-def _headline(diagnosis: Diagnosis) -> str:
-    """One line with bottleneck, cause, share and what a fix brings."""
+def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
+    """One line with bottleneck, cause, share and what a fix brings; of a sound job, what would make it much faster."""
     verdict = diagnosis.verdict
     said, share = _claim(verdict), percent(verdict.share)
     if verdict.bottleneck is None or verdict.cause is None:
@@ -276,8 +278,17 @@ def _headline(diagnosis: Diagnosis) -> str:
     gain = _gain(diagnosis)
     if CAUSES[verdict.cause].healthy:
         title = cause_title(verdict.cause)
-        return label("headline_healthy", claim=said, share=share, title=title, gain=gain)
+        faster = "" if _is_unequal(verdict) else next(_large_gains(diagnosis, cards), "")
+        return label("headline_healthy", claim=said, share=share, title=title, gain=gain, faster=faster)
     return label("headline", claim=said, share=share, gain=gain)
+
+
+def _large_gains(diagnosis: Diagnosis, cards: Sequence[Card]) -> Iterator[str]:
+    """Those changes of the first finding that are expected to free much."""
+    for finding, shown in zip(diagnosis.findings[:1], cards[:1], strict=True):
+        for fix, change in zip(finding.fixes, shown.changes, strict=True):
+            if frees_much(fix):
+                yield lower_first(change.headline)
 
 
 def _tone(verdict: Verdict) -> str:

@@ -6,13 +6,13 @@ it has nothing to say, and the first answer wins. What no classifier knows is un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.attribution.code_mix import SPIN, phase_of
+from perfdoctor.attribution.code_mix import phase_of
 from perfdoctor.attribution.collectives import AllRanks, CollectiveWaits, SeenRank
 from perfdoctor.attribution.context import LOADER_WAITS, Context
-from perfdoctor.attribution.forks import after_forks
+from perfdoctor.attribution.running_trainer import running_trainer
 from perfdoctor.attribution.share import (
     DEVICE_WAIT,
     WRITTEN,
@@ -20,21 +20,17 @@ from perfdoctor.attribution.share import (
     Shares,
     all_of,
     arithmetic,
-    at_their_lines,
     blocked_cause,
     by_place,
     running,
     scaled,
     unattributed,
-    with_objects,
 )
 from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait, serving_over
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
-    DATA_TRANSFER,
     EVALUATION,
-    GARBAGE_COLLECTION,
     GIL_CONTENTION,
     INPUT_PREPROCESSING,
     LOCK_CONTENTION,
@@ -59,78 +55,10 @@ from perfdoctor.knowledge.threads import (
     WAITED_ON,
     WRITES,
 )
-from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation, is_beside
 from perfdoctor.timeline.job import Observation
 from perfdoctor.timeline.locator import is_within
 from perfdoctor.timeline.processes import Process
-
-Causes = Mapping[str, float]
-
-
-def running_trainer(context: Context, seen: Observation) -> Shares:
-    """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL or a fork costs it."""
-    location, habits = seen.location, context.habits[seen.pid]
-    cause = _cause_of(seen, on_gpu=habits.code.on_gpu)
-    if cause == DATA_TRANSFER and not context.job.processes.suppliers_of(seen.pid):
-        cause = INPUT_PREPROCESSING  # without another process nothing is handed over
-    causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
-    if location.detail == PREPARES:
-        causes = with_objects(causes, habits.taking_apart)
-    causes = Amounts.summed({by_place(cause, location): weight} for cause, weight in causes.items())
-    in_step = location.phase in TRAINING_PHASES
-    shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
-    shares = [share for share in shares if share.cause not in queued] + at_their_lines(
-        context.job, seen.pid, seen.time_ns, (share for share in shares if share.cause in queued)
-    )
-    shares = after_forks(shares, habits.forks, seen.time_ns, causes)
-    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
-        if part:
-            shares = [*scaled(shares, 1 - part), Share(cause, part, line=location.line)]
-    return shares
-
-
-def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
-    """What all that runs at a location is for; "" where its machine code says more."""
-    location = seen.location
-    if seen.collecting and location.detail not in LOADER_WAITS:
-        # While a batch is unpickled, its many objects are what the collector is called for.
-        return GARBAGE_COLLECTION
-    if location.phase in WRITTEN:
-        return WRITTEN[location.phase]
-    if on_gpu and location.detail == "collective":
-        return ""  # it gives the exchange to the GPU, or waits for that
-    if location.detail in _BY_DETAIL:
-        return _BY_DETAIL[location.detail]
-    return INPUT_PREPROCESSING if location.phase == "data" else _BY_DETAIL_OUTSIDE_DATA.get(location.detail, "")
-
-
-_BY_DETAIL = {"loader start": WORKER_STARTUP, **dict.fromkeys(LOADER_WAITS, DATA_TRANSFER)}
-# Whether all ranks wait for bytes or for messages is determined at the end, from the whole recording.
-_BY_DETAIL_OUTSIDE_DATA = {"compile": PYTHON_OVERHEAD, "collective": BANDWIDTH}
-
-
-def _at_barrier(context: Context, seen: Observation) -> tuple[Causes, Causes]:
-    """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU.
-
-    Returns:
-        What the thread computes, and why those that it waits for get no CPU: cause to weight, summing to 1.
-    """
-    job, location = context.job, seen.location
-    lacking = job.kinds.pool_delay(seen.pid, seen.time_ns)
-    mix = context.habits[seen.pid].code.causes(location, held_up=lacking >= thresholds.SURE_DELAY)
-    spin = mix.get(SPIN, 0.0)
-    if not spin:
-        return mix, {}
-    # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
-    delay = min(1.0, lacking / thresholds.SURE_DELAY)
-    why = job.cpu.delay_parts(seen.time_ns)
-    causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
-    causes[arithmetic(location)] += spin * (1 - delay * sum(why.values()))
-    queued = Amounts({cause: spin * delay * weight for cause, weight in why.items() if weight > 0})
-    for cause in set(queued) & set(causes):
-        queued[cause] += causes.pop(cause)
-    return causes, queued
 
 
 class JobClassifier:

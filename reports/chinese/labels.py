@@ -120,8 +120,8 @@ def headline(*, claim: str, share: str, gain: str) -> str:
     return f"{claim}，占 {share} 的时间" + (f"，修复后{gain}" if gain else "")
 
 
-def headline_healthy(*, claim: str, share: str, title: str, gain: str) -> str:
-    return f"{claim}{f'，均衡后{gain}' if gain else ''}：{share} 是{title}"
+def headline_healthy(*, claim: str, share: str, title: str, gain: str, faster: str) -> str:
+    return f"{claim}{f'，均衡后{gain}' if gain else ''}：{share} 是{title}{f'；要更快，可以{faster}' if faster else ''}"
 
 
 def share_of_time() -> str:

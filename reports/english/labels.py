@@ -82,8 +82,9 @@ def headline(*, claim: str, share: str, gain: str) -> str:
     return f"{claim}, {share} of the time" + (f", {gain} if fixed" if gain else "")
 
 
-def headline_healthy(*, claim: str, share: str, title: str, gain: str) -> str:
-    return f"{claim}{f', {gain} if equal' if gain else ''}: {share} is {title}"
+def headline_healthy(*, claim: str, share: str, title: str, gain: str, faster: str) -> str:
+    more = f"; to make it faster, {faster}" if faster else ""
+    return f"{claim}{f', {gain} if equal' if gain else ''}: {share} is {title}{more}"
 
 
 def share_of_time() -> str:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.cards import ShortPaths
 from perfdoctor.reports.outline import outline
@@ -119,3 +121,12 @@ def test_what_equal_ranks_would_bring_is_no_range() -> None:
     base = diagnoses.sound()
     report = outline(replace(base, verdict=replace(base.verdict, predicted_speedup=1.25)))
     assert ", 1.2 times as fast if equal: 94%" in report.headline
+
+
+@pytest.mark.parametrize(("speedup", "told"), [(1.5, True), (1.1, False)])
+def test_the_first_line_of_a_sound_job_says_what_would_make_it_much_faster(speedup: float, told: bool) -> None:
+    base = diagnoses.sound()
+    fix = Fix("Let the arithmetic use 2 threads", "One is idle.", "pass", speedup, (1.0, 1.9))
+    headline = outline(replace(base, findings=(replace(base.findings[0], fixes=(fix,)),))).headline
+    assert headline.startswith("No bottleneck found: ")
+    assert headline.endswith("; to make it faster, let the arithmetic use 2 threads (up to 1.9 times as fast)") is told

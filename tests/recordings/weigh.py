@@ -90,10 +90,12 @@ MECHANISMS: dict[str, Change] = {
     "pipeline: what goes with the largest stage": Change(f"{_ATTRIBUTION}.attribute", "charge_slowest_stage", "second"),
     "excess of late ranks": Change(f"{_ATTRIBUTION}.attribute", "charge_excess", "first"),
     "latency, not bandwidth": Change(f"{_ATTRIBUTION}.attribute", "name_latency", "second"),
-    "mutual rank waits": Change(f"{_ATTRIBUTION}.collectives", "CollectiveWaits.mutual", "zero"),
+    "mutual rank waits": Change(f"{_ATTRIBUTION}.collectives", "AllRanks.mutual", "zero"),
     "waits that only ranks are left for": Change(
         f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"
     ),
+    "arithmetic beside the model": Change(f"{_ATTRIBUTION}.context", "_computes_beside", "no"),
+    "libraries' work at its callers": Change(f"{_ATTRIBUTION}.code_mix", "_functions_in_libraries", "empty"),
     "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
     "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
     "cores idle outside the job's mask": Change(f"{_TIMELINE}.contention", "CpuContention._idle_outside", "zero"),

@@ -43,7 +43,7 @@ class Passing(nn.Module):
 model = Passing()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 while True:
-    for start in range(0, 40):
+    for start in range(40):
         guess = model(waves[:, start : start + 16])
         loss = nn.functional.mse_loss(guess, waves[:, start + 16])
         optimizer.zero_grad()

@@ -106,10 +106,23 @@ def _refuse(error: PerfDoctorError) -> int:
     return 1
 
 
+# What other tools call these options.
+_ELSEWHERE = {
+    **dict.fromkeys(("--html", "--output", "--out", "-o"), "--report"),
+    **dict.fromkeys(("--seconds", "--time", "-d"), "--duration"),
+    **dict.fromkeys(("--record", "--save"), "--recording"),
+}
+
+
 def _unknown(arguments: Sequence[str], parser: argparse.ArgumentParser) -> str:
     """What is wrong with arguments that a command does not know, and what may have been meant."""
     options = re.findall(r"--[a-z]+", parser.format_usage())
-    near = [found for name in arguments for found in get_close_matches(name.partition("=")[0], options, n=1)]
+    names = [name.partition("=")[0] for name in arguments]
+    near = [
+        found
+        for name in names
+        for found in ([_ELSEWHERE[name]] if _ELSEWHERE.get(name) in options else get_close_matches(name, options, n=1))
+    ]
     meant = f" (did you mean {' and '.join(near)}?)" if near else ""
     return f"unrecognized arguments: {' '.join(arguments)}{meant}"
 

@@ -146,6 +146,8 @@ def test_a_script_is_not_the_number_of_a_process() -> None:
         (("attach", "1", "--durtion", "3"), "did you mean --duration?"),
         (("attach", "1", "--recordings=a"), "did you mean --recording?"),
         (("report", "a", "--jsn", "b"), "did you mean --json?"),
+        (("attach", "1", "--html", "a.html"), "did you mean --report?"),
+        (("attach", "1", "--seconds=3", "-o", "a"), "did you mean --duration and --report?"),
         (("check", "1", "2"), "unrecognized arguments: 2\n"),
     ],
 )

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from torch import nn
 
 torch.manual_seed(0)
+torch.set_num_threads(1)
 points = np.random.default_rng(0).normal(size=(3000, 3))
 points /= np.linalg.norm(points, axis=1, keepdims=True)
 waves = torch.from_numpy(np.sin(points @ np.random.default_rng(1).normal(size=(3, 64)) * 4).astype(np.float32))

@@ -75,12 +75,14 @@ def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) 
 def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
     """A main thread's samples while it trains of which it is certain where they belong, with their locations.
 
-    Of steps with short phases that are the ones which were taken when a stack was.
+    Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
+    all.
     """
     begin, end = job.training_span(job.processes.by_pid[pid])
     samples = job.code.of(pid).within(begin, end)
     reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
-    for time_ns, kind in zip(samples.times_ns.tolist(), samples.kinds.tolist(), strict=True):
+    times, kinds = samples.times_ns.tolist(), samples.kinds.tolist()
+    for time_ns, kind in drawn(list(zip(times, kinds, strict=True)), ENOUGH):
         if job.locator.distance_ns(pid, time_ns) <= reach_ns:
             yield kind, job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter")
 

@@ -149,7 +149,9 @@ def at_their_lines(job: JobTimeline, pid: int, time_ns: int, shares: Iterable[Sh
     found: Shares = []
     for share in shares:
         lines = _lines_of_suppliers(job, pid, time_ns) if share.cause == INPUT_PREPROCESSING else []
-        found += [replace(share, weight=share.weight / (len(lines) or 1), line=line) for line in lines or [""]]
+        found += [replace(share, weight=share.weight / len(lines), line=line) for line in lines]
+        if not lines:
+            found.append(replace(share, line="") if share.line else share)
     return found
 
 

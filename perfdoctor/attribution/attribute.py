@@ -30,7 +30,7 @@ from perfdoctor.timeline.threads import ThreadSeries
 
 BLOCK_NS = NS_PER_S
 # Of so many groups of samples, of all trainers together, those are attributed that stand for all.
-_GROUPS = 10_000
+_GROUPS = 16_000
 _OF_OPERATIONS = (PYTHON_OVERHEAD, MODEL_COMPUTE, LAUNCHING)
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

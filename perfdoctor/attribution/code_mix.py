@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
@@ -68,11 +68,10 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
 
 def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
     """Whether most of what a main thread runs in some places of its code is torch's arithmetic."""
-    found = [kind in ("kernel", "spin") for kind, location in certain_code(job, pid) if where(location)]
-    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
+    return _are_most([kind in ("kernel", "spin") for kind, location in _certain_code(job, pid) if where(location)])
 
 
-def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
+def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
     """A main thread's samples while it trains of which it is certain where they belong, with their locations.
 
     Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
@@ -90,14 +89,15 @@ def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLoc
 def _functions_in_libraries(job: JobTimeline, pid: int) -> tuple[str, ...]:
     """The job's own functions of which most code that runs is in libraries other than torch."""
     seen: dict[str, list[bool]] = {}
-    for kind, location in certain_code(job, pid):
+    for kind, location in _certain_code(job, pid):
         if location.line:
             seen.setdefault(owner_of(location.line), []).append(kind == "library")
-    return tuple(
-        function
-        for function, found in seen.items()
-        if len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
-    )
+    return tuple(function for function, found in seen.items() if _are_most(found))
+
+
+def _are_most(found: Sequence[bool]) -> bool:
+    """Whether most of some samples are of a kind, of as many as can say so."""
+    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
 
 
 def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:

@@ -79,8 +79,8 @@ AFTERWARDS = "afterwards"
 
 
 def is_beside(location: CodeLocation) -> bool:
-    """Whether code is below the model's passes and leads to no backward pass."""
-    return location.detail == AFTERWARDS and not location.leads_to_backward
+    """Whether code of a step is below the model's passes and leads to no backward pass."""
+    return location.detail == AFTERWARDS and not (location.leads_to_backward or location.in_evaluation)
 
 
 def locate(frames: Sequence[Frame]) -> CodeLocation:

@@ -7,7 +7,9 @@ from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.code_location import (
     AFTERWARDS,
     PREPARES,
+    CodeLocation,
     backward_lines,
+    is_beside,
     locate,
     marked_location,
     with_loop_positions,
@@ -261,3 +263,9 @@ def test_without_a_backward_pass_in_the_same_function_nothing_leads_to_one() -> 
     loop = [(main(23), own(7)), (main(22), MODULE), (main(30), own(3, "step"), BACKWARD)]
     found = with_loop_positions(loop[:2], [locate(one) for one in loop[:2]], [dict.fromkeys(range(2), 5.0)])
     assert not any(one.leads_to_backward for one in found)
+
+
+def test_what_an_evaluation_computes_of_its_results_is_none_of_the_steps() -> None:
+    assert is_beside(CodeLocation("other", AFTERWARDS))
+    assert not is_beside(CodeLocation("other", AFTERWARDS, leads_to_backward=True))
+    assert not is_beside(CodeLocation("other", AFTERWARDS, in_evaluation=True))

@@ -72,6 +72,8 @@ class Cores:
             yield Fact(time_ns, "cpu", "host", "cpu_model", model)
         yield Fact(time_ns, "cpu", "host", "logical_cores", str(len(self._online)))
         first = self._online[0]
+        if threads := core_list(self._text(first, "topology/thread_siblings_list") or ""):
+            yield Fact(time_ns, "cpu", "host", "threads_per_core", str(len(threads)))
         fastest = self._number(first, "cpufreq/cpuinfo_max_freq")
         if fastest is not None:
             yield Fact(time_ns, "cpu", "host", "core_clock_max_hertz", str(fastest * 1000))
@@ -117,8 +119,14 @@ class Cores:
 
     def _number(self, core: int, name: str) -> int | None:
         try:
-            return int(self._files.read(f"/sys/devices/system/cpu/cpu{core}/{name}"))
-        except (OSError, ValueError):
+            return int(self._text(core, name) or "")
+        except ValueError:
+            return None
+
+    def _text(self, core: int, name: str) -> str | None:
+        try:
+            return self._files.read(f"/sys/devices/system/cpu/cpu{core}/{name}").decode()
+        except OSError:
             return None
 
     def _allowed(self, pid: int) -> frozenset[int]:

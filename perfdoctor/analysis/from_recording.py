@@ -30,6 +30,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OV
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
+from perfdoctor.metrics.arithmetic import fresh_memory, part_in_double
 from perfdoctor.metrics.helpers import helpers_at_once
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
@@ -37,7 +38,6 @@ from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
-from perfdoctor.metrics.precision import part_in_double
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
@@ -274,6 +274,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = below_lines(job.stacks)
     put(accounted.job, "double_precision", part_in_double(job))
+    put(accounted.job, "fresh_memory", fresh_memory(job))
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(

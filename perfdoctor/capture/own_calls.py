@@ -1,4 +1,7 @@
-"""Calls in the job's own source that advice may change or that begin a backward pass, as they are written."""
+"""Calls in the job's own source that advice may change or that begin a backward pass, as they are written.
+
+So are those that take gradients through which a backward pass goes later.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.redact import mask_source
-from perfdoctor.knowledge.libraries import BACKWARD, CALLED_NAMES, CALLED_PACKAGES, LOADERS, THREADS
+from perfdoctor.knowledge.libraries import (
+    BACKWARD,
+    CALLED_NAMES,
+    CALLED_PACKAGES,
+    GRADIENT,
+    IN_GRAPH,
+    LOADERS,
+    THREADS,
+)
 from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
@@ -116,7 +127,7 @@ class _Reader(ast.NodeVisitor):
     """Goes through a file.
 
     Attributes:
-        calls: of backward passes, and those of which it is known that they are of ``CALLED_PACKAGES``.
+        calls: of backward passes, and what else is looked for, where it is known to be of ``CALLED_PACKAGES``.
         training: for each call of a backward pass the loops around it in its function, the innermost one first.
     """
 
@@ -178,7 +189,8 @@ class _Reader(ast.NodeVisitor):
         trains = name == BACKWARD and isinstance(node.func, ast.Attribute)
         if trains:
             self.training.add(self._loops)
-        known = name in CALLED_NAMES and self._package(node.func) in CALLED_PACKAGES
+        looked_for = name in CALLED_NAMES or (name == GRADIENT and _stays_in_graph(node))
+        known = looked_for and self._package(node.func) in CALLED_PACKAGES
         if self._statement is not None and (trains or known):
             call = _ParsedCall(name, node, self._statement, self._scope)
             self.calls.append(call)
@@ -219,6 +231,12 @@ class _Reader(ast.NodeVisitor):
             function = function.value
         name = function.id if isinstance(function, ast.Name) else ""
         return self._imported.get(name, self._imported.get("*", ""))
+
+
+def _stays_in_graph(call: ast.Call) -> bool:
+    """Whether a backward pass goes through gradients later; also where that is decided while the job runs."""
+    given = [one.value for one in call.keywords if one.arg == IN_GRAPH]
+    return any(not isinstance(value, ast.Constant) or bool(value.value) for value in given)
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -298,6 +298,11 @@ RESULTS = (
         "to_csv to_excel to_feather to_hdf to_json to_parquet to_pickle to_sql",
         "logging",
     ),
+    # text: print(tensor), pprint; json.dump, csv.DictWriter
+    meaning(r"torch/_tensor_str\.py", "", "logging"),
+    meaning(r"lib(?:64)?/python3\.\d+/pprint\.py", "", "logging"),
+    meaning(r"lib(?:64)?/python3\.\d+/json/__init__\.py", "dump", "logging"),
+    meaning(r"lib(?:64)?/python3\.\d+/csv\.py", "writerow writerows", "logging"),
 )
 
 # Asking another process: multiprocessing's pipes, queues, managers and pools, and concurrent.futures' pools.

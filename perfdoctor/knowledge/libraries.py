@@ -122,6 +122,8 @@ LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes w
 OPTIMIZERS = frozenset(("Adam", "AdamW", "SGD", "Adagrad"))
 THREADS = frozenset(("set_num_threads",))
 BACKWARD = "backward"
+# torch.autograd.grad, and what makes of its work a part of the graph that a later backward pass goes through.
+GRADIENT, IN_GRAPH = "grad", "create_graph"
 # Those that take the same arguments, together.
 SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
     LOADERS,

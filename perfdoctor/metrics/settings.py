@@ -6,6 +6,8 @@ setting              is
 trainers             number of trainers
 workers              loader workers of one trainer, on average over the time watched, rounded
 cores                cores that the job may use: the smaller of affinity mask and CPU quota
+physical_cores       of these, as many as there are of hardware: half of the mask, where each has two threads; absent
+                     where each has one
 host_cores           logical cores of the host
 affinity_cores       size of the trainer's affinity mask
 quota_cores          CPU quota; absent where there is none
@@ -163,6 +165,9 @@ def _cores(readings: Readings, trainers: Trainers) -> Settings:
         usable = min([*masks[:1], *quotas], default=None)
     if usable is not None:
         found["cores"] = usable
+        threads = _number(readings.fact("host", "threads_per_core")) or 1.0
+        if threads > 1:
+            found["physical_cores"] = min(usable, max([*masks, usable]) / threads)
     if host is not None:
         found["host_cores"] = host
     if limits:

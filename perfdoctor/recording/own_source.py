@@ -20,7 +20,9 @@ class SourceLine(NamedTuple):
 
 
 class SourceCall(NamedTuple):
-    """A call in the job's own source that advice may change, or that begins a backward pass, when the watching ended.
+    """A call in the job's own source as it stood when the watching ended.
+
+    It is one that advice may change, that begins a backward pass, or that takes gradients through which one goes later.
 
     Attributes:
         file: as stacks name it.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.causes import CONTENTION, INPUT_CAUSES, MODEL_COMPUTE, THROTTLED
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import POOL_THREADS
+from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, POOL_THREADS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import compute_rarely
@@ -143,7 +143,7 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
     if cores is None or runnable is None or not _is_crowded(case):
         return
     processes = _count_processes(case)
-    fitting = max(1, int(cores) // processes)
+    fitting = max(1, int(_cores_of_arithmetic(case, cores)) // processes)
     now, given = case.variable(POOL_THREADS), _given_threads(case)
     # A launcher like torchrun sets the variable; what the script sets afterwards counts.
     overruled = given is not None and runnable > thresholds.OVERRULED_THREADS * given * processes
@@ -158,6 +158,19 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
         now=now,
         overruled=overruled,
     )
+
+
+def _cores_of_arithmetic(case: Case, cores: float) -> float:
+    """How many cores arithmetic has.
+
+    Two hardware threads of a core share its units for that, so PyTorch itself starts one thread for each physical core
+    (c10/core/thread_pool.cpp, ``defaultNumThreads``).
+
+    Args:
+        case: the job.
+        cores: that it may use, each thread of theirs counted.
+    """
+    return case.setting("physical_cores") or cores
 
 
 def _given_threads(case: Case) -> float | None:
@@ -216,9 +229,19 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
         yield advise("cores.single_precision", part=double)
+    yield from _keep_memory(case)
     if not case.mean_of("own_beside"):  # it counts as the model's
         yield from compute_rarely(case)
     yield from _use_idle_cores(case)
+
+
+def _keep_memory(case: Case) -> Iterator[Advice]:
+    """Freed memory kept for the next step, where nothing keeps it yet; pages copied after a fork are not fresh."""
+    part = (case.number("fresh_memory") or 0.0) - (case.mean_of("own_copying") or 0.0)
+    preloaded = case.variable("LD_PRELOAD") or ""
+    keeps = any(name in preloaded for name in ALLOCATORS) or any(map(case.variable, KEEP_FREED_MEMORY))
+    if part >= thresholds.MIN_SHARE and not keeps:
+        yield advise("cores.keep_memory", part=part, variables=tuple(KEEP_FREED_MEMORY.items()))
 
 
 def _give_equal_work(case: Case) -> Iterator[Advice]:
@@ -237,7 +260,7 @@ def _use_idle_cores(case: Case) -> Iterator[Advice]:
     if cores is None or used is None or threads is None:
         return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
-    more = int(cores) // max(1, len(case.trainers_with(MODEL_COMPUTE)))
+    more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers_with(MODEL_COMPUTE)))
     if idle >= thresholds.IDLE_CORES and more > threads:
         in_code = _sets_threads(case)
         yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)

@@ -7,9 +7,9 @@ lies above it, no sample may have met the model's call: then the backward pass s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import (
@@ -26,7 +26,7 @@ from perfdoctor.knowledge.frames import (
     package_of,
     runs_training_loop,
 )
-from perfdoctor.knowledge.libraries import BACKWARD
+from perfdoctor.knowledge.libraries import BACKWARD, GRADIENT
 from perfdoctor.knowledge.user_frames import user_frames
 from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.amounts import Amounts
@@ -54,7 +54,7 @@ class CodeLocation:
             (``perfdoctor.timeline.evaluation``).
         evaluates: of that, it belongs to the passes without gradients themselves.
         leads_to_backward: it is code of the job's own between the model's call and the backward pass, a loss for
-            instance: the backward pass runs for its operations too.
+            instance, or takes gradients that are part of one: the backward pass runs for its operations too.
     """
 
     phase: str
@@ -193,7 +193,7 @@ def with_loop_positions(
     stacks: Sequence[tuple[Frame, ...]],
     locations: Sequence[CodeLocation],
     main_threads: Iterable[Mapping[int, float]],
-    written: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    calls: Sequence[SourceCall] = (),
 ) -> list[CodeLocation]:
     """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
 
@@ -201,24 +201,27 @@ def with_loop_positions(
     job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
     first uses its output; the latter also in a library's training loop, which calls the job's callbacks there. The same
     line shows nothing. Results that are sent, drawn or written there are logging. From the model's call to the line
-    that starts the backward pass, what is at work for torch leads to that.
+    that starts the backward pass, what is at work for torch leads to that, as gradients do that stay in the graph.
 
     Args:
         stacks: the distinct stacks, outermost call first.
         locations: of each.
         main_threads: per main thread, how long it was seen in each stack, by the stack's index.
-        written: as ``backward_lines`` has it.
+        calls: in the source of the job's own.
     """
     found = list(locations)
+    written, in_graph = _backward_lines(calls), {(one.file, one.function) for one in calls if one.callee == GRADIENT}
     for amounts in main_threads:
-        calls, backwards = (_lines_of(phase, stacks, found, amounts) for phase in ("forward", "backward"))
-        calls = calls or _calls_by_backward(stacks, found, amounts, backwards or _written(stacks, amounts, written))
+        models, backwards = (_lines_of(phase, stacks, found, amounts) for phase in ("forward", "backward"))
+        models = models or _calls_by_backward(stacks, found, amounts, backwards or _written(stacks, amounts, written))
         for number in amounts:
-            if _unclaimed(found[number]):
-                stack = stacks[number]
-                side = _side(stack, calls)
+            stack = stacks[number]
+            if found[number].phase == "backward" and _takes_gradients(stack, in_graph):
+                found[number] = replace(found[number], leads_to_backward=True)
+            elif _unclaimed(found[number]):
+                side = _side(stack, models)
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
-                leads = side != PREPARES and not logs and _leads_to(backwards, stack, calls)
+                leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
                 phase = "logging" if logs else "other"
                 found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
     return found
@@ -236,7 +239,15 @@ def _lines_of(
     return lines
 
 
-def backward_lines(calls: Iterable[SourceCall]) -> dict[tuple[str, str], int]:
+def _takes_gradients(stack: Sequence[Frame], in_graph: Collection[tuple[str, str]]) -> bool:
+    """Whether a backward pass was asked for by one of some functions, by file and name, and not by ``backward``."""
+    return any(
+        callee.function == GRADIENT and (caller.file, caller.simple_name) in in_graph
+        for caller, callee in itertools.pairwise(stack)
+    )
+
+
+def _backward_lines(calls: Iterable[SourceCall]) -> dict[tuple[str, str], int]:
     """By file and function in the job's own source, the first line from which a backward pass is begun there."""
     lines: dict[tuple[str, str], int] = {}
     for call in calls:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation, backward_lines, locate, with_loop_positions
+from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 from perfdoctor.timeline.evaluation import with_evaluation
 from perfdoctor.timeline.machine_code import CodeSamples
 
@@ -137,7 +137,7 @@ class Stacks:
     _seen: dict[SeenStack[Frame], int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, segments: Iterable[StackSegment], calls: Iterable[SourceCall] = ()) -> Stacks:
+    def read(cls, segments: Iterable[StackSegment], calls: Sequence[SourceCall] = ()) -> Stacks:
         """Reads what py-spy wrote.
 
         Args:
@@ -156,7 +156,7 @@ class Stacks:
             stacks.series.append(stacks._series(pid, ident, times, numbers))
         stacks._find_training_threads()
         mains = [one.amounts_ns() for one in stacks.series if one.is_main]
-        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, backward_lines(calls))
+        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls)
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
         return stacks
 

@@ -217,7 +217,8 @@ def _allocators(s: Situation) -> Iterator[Treatment]:
     if not s.on_gpu:
         kept, huge = environment.KEEP_FREED_MEMORY, environment.HUGE_PAGES
         advice = advise("treat.keep_memory", variables=tuple(kept.items()))
-        yield Treatment("glibc keeps freed memory", advice, against, RunChange(variables=kept), general=True)
+        change, same = RunChange(variables=kept), ("cores.keep_memory",)
+        yield Treatment("glibc keeps freed memory", advice, against, change, general=True, fixes=same)
         advice = advise("treat.huge_pages", variables=tuple(huge.items()))
         yield Treatment("huge pages", advice, _CPU_ARITHMETIC, RunChange(variables=huge))
     for name, file in _found_allocators():

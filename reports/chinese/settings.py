@@ -4,6 +4,7 @@ NAMES = {
     "trainers": "训练进程数",
     "workers": "每个训练进程的加载 worker 数",
     "cores": "作业可用的核数",
+    "physical_cores": "其中的物理核数",
     "host_cores": "主机的核数",
     "affinity_cores": "训练进程亲和性掩码中的核数",
     "quota_cores": "CPU 配额（核）",

@@ -1,7 +1,7 @@
 """CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.phrases import amount, counted, percent
+from perfdoctor.reports.english.phrases import amount, counted, exports, percent
 
 
 def queueing() -> str:
@@ -152,6 +152,15 @@ def single_precision(*, part: float) -> Fix:
         f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as long. "
         "NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
         "model = model.float()\nfeatures, targets = features.float(), targets.float()  # once, where they are made",
+    )
+
+
+def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
+    return Fix(
+        "Keep freed memory for the next step",
+        f"{percent(part)} of the time the kernel hands out memory, page by page, that had been given back: large "
+        "tensors are freed and made anew in every step. glibc then keeps what is freed; jemalloc and tcmalloc do, too.",
+        exports(variables),
     )
 
 

@@ -1,5 +1,7 @@
 """Numbers, counts and phrases as several findings write them; no messages."""
 
+import shlex
+
 from perfdoctor.diagnosis import Evidence
 
 
@@ -24,6 +26,11 @@ def amount(measured: Evidence) -> str:
 def then(sentence: str | None) -> str:
     """A sentence that follows another one, with the blank between them; nothing where there is none."""
     return f" {sentence}" if sentence else ""
+
+
+def exports(variables: tuple[tuple[str, str], ...]) -> str:
+    """Commands that set some environment variables in a shell."""
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables)
 
 
 def twice_the_batch(loader: bool) -> str:

@@ -4,6 +4,7 @@ NAMES = {
     "trainers": "Trainers",
     "workers": "Loader workers of a trainer",
     "cores": "Cores that the job may use",
+    "physical_cores": "Physical cores among them",
     "host_cores": "Cores of the host",
     "affinity_cores": "Cores in the trainer's affinity mask",
     "quota_cores": "CPU quota in cores",

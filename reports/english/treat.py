@@ -3,6 +3,7 @@
 import shlex
 
 from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.phrases import exports
 
 
 def more_workers(*, workers: int, now: int) -> Fix:
@@ -152,7 +153,7 @@ def keep_memory(*, variables: tuple[tuple[str, str], ...]) -> Fix:
     return Fix(
         "Freed memory is kept for the next step",
         "Otherwise large tensors are given back to the kernel and fetched anew, page by page, in every step.",
-        _exports(variables),
+        exports(variables),
     )
 
 
@@ -160,7 +161,7 @@ def huge_pages(*, variables: tuple[tuple[str, str], ...]) -> Fix:
     return Fix(
         "Memory in pages of 2 MiB",
         "The processor then needs fewer entries to find its way in large tensors.",
-        _exports(variables),
+        exports(variables),
     )
 
 
@@ -168,7 +169,7 @@ def allocator(*, name: str, preload: str) -> Fix:
     return Fix(
         f"{name} as memory allocator",
         "It keeps and reuses memory, and lets threads allocate without waiting for each other.",
-        _exports((("LD_PRELOAD", preload),)),
+        exports((("LD_PRELOAD", preload),)),
     )
 
 
@@ -329,7 +330,3 @@ def between_steps(*, headline: str, changes: int, minutes: float) -> str:
         return f"{headline}."
     some = "one change" if changes == 1 else f"{changes} changes"
     return f"{headline}. Trying {some} between steps, for up to {minutes:g} min; the training goes on."
-
-
-def _exports(variables: tuple[tuple[str, str], ...]) -> str:
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables)

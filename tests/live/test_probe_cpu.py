@@ -234,6 +234,7 @@ V2 = {
     "proc/stat": "cpu  100 10 50 1000 5 2 3 40 0 0\ncpu0 100 10 50 1000 5 2 3 40 0 0\nprocs_running 7\n",
     "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\n",
     "sys/devices/system/cpu/online": "0-15\n",
+    "sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,8\n",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "2000000\n",
     "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "3000000\n",
     "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "3500000\n",
@@ -281,6 +282,7 @@ def test_reads_host_and_process_from_a_recorded_tree(tmp_path: Path) -> None:
     known = facts(samples)
     assert known["host", "cpu_model"] == "Example CPU 9000"
     assert known["host", "core_clock_max_hertz"] == "3500000000"
+    assert known["host", "threads_per_core"] == "2"
     assert known["pid:77", "affinity"] == "0-15"
 
 

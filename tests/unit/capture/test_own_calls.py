@@ -69,6 +69,12 @@ def test_the_same_name_elsewhere_is_another_call(source: str) -> None:
             "def main():\n    torch.set_num_threads(4)\n    for x in y:\n        f(x).backward()",
             ["set_num_threads", "backward"],
         ),
+        # Gradients that a backward pass goes through later.
+        ("from torch.autograd import grad\ngrad(f(x), x, create_graph=True)", ["grad"]),
+        ("import torch\ntorch.autograd.grad(f(x), x, create_graph=self.training)", ["grad"]),
+        ("import torch\ntorch.autograd.grad(f(x), x)", []),
+        ("import torch\ntorch.autograd.grad(f(x), x, create_graph=False)", []),
+        ("from jax import grad\ngrad(f, create_graph=True)", []),
     ],
 )
 def test_calls_of_the_packages_are_found_under_any_name(source: str, calls: list[str]) -> None:

@@ -58,6 +58,20 @@ def test_cores_are_the_tightest_limit() -> None:
     assert {name: settings.get(name) for name in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("threads", "quota", "physical"), [("2", None, 8.0), ("2", 12.0, 8.0), ("2", 6.0, 6.0), ("1", None, None)]
+)
+def test_a_quota_is_of_time_and_may_be_spent_on_as_many_physical_cores(
+    threads: str, quota: float | None, physical: float | None
+) -> None:
+    samples: list[Sample] = [
+        Fact(START, "cpu", "host", "threads_per_core", threads),
+        Reading(START, "cpu", "pid:10", "allowed_cores", 16.0),
+        *([] if quota is None else [Reading(START, "cpu", "cgroup:/a", "quota_cores", quota)]),
+    ]
+    assert read(samples, [(10, ())]).get("physical_cores") == physical
+
+
 def test_hardware_is_told_as_far_as_it_was_recorded() -> None:
     samples: list[Sample] = [
         Reading(START, "memory", "host", "memory_total_bytes", 16e9),

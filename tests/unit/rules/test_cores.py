@@ -61,6 +61,15 @@ def test_a_variable_is_not_advised_where_code_sets_more_than_it_gives(
     assert ("code sets more" in advised.why) is by_code
 
 
+def test_threads_of_arithmetic_are_as_many_as_physical_cores() -> None:
+    """torchrun sets OMP_NUM_THREADS=1."""
+    settings: dict[str, str | float] = {"cores": 16.0, "physical_cores": 8.0, "env.OMP_NUM_THREADS": "1"}
+    few = finding("cpu.model_compute", numbers={"job_cores": 1.0, "neighbour_cores": 0.0}, settings=settings)
+    assert titles(few) == ["Let the arithmetic use 8 threads"]
+    many = finding("cpu.contention", numbers={"runnable_threads": 60.0}, settings=settings, workers=1)
+    assert titles(many)[0] == "Use 4 compute threads per process"
+
+
 @pytest.mark.parametrize(("helpers", "cores_used", "advised"), [(4, 0.62, False), (4, 0.9, True), (0, 0.62, True)])
 def test_processes_of_one_thread_each_are_not_told_to_use_one(helpers: int, cores_used: float, advised: bool) -> None:
     """A trainer without a pool beside its environments: the job's processes outnumber the cores, not their threads."""
@@ -214,6 +223,27 @@ def test_what_is_computed_after_the_models_passes_is_done_more_rarely(
     for cause in ("cpu.model_compute", "cpu.python_overhead"):
         found = finding(cause, afterwards=(("train.py:11 auc", share),), settings=settings)
         assert ("Do what train.py:11 auc does more rarely" in titles(found)) is told
+
+
+@pytest.mark.parametrize(
+    ("fresh", "copied", "variables", "told"),
+    [
+        (0.3, 0.0, {}, True),
+        (0.02, 0.0, {}, False),
+        (0.3, 0.29, {}, False),
+        (0.3, 0.0, {"MALLOC_TRIM_THRESHOLD_": "1099511627776"}, False),
+        (0.3, 0.0, {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}, False),
+    ],
+)
+def test_freed_memory_is_kept_where_it_is_fetched_anew_and_nothing_keeps_it(
+    fresh: float, copied: float, variables: dict[str, str], told: bool
+) -> None:
+    numbers, trainer = {"fresh_memory": fresh}, {"own_copying": copied}
+    settings: dict[str, str | float] = {f"env.{name}": value for name, value in variables.items()}
+    found = finding("cpu.model_compute", share=0.9, numbers=numbers, trainer=trainer, settings=settings)
+    assert ("Keep freed memory for the next step" in titles(found)) is told
+    if told:
+        assert found.fixes[0].predicted_speedup == pytest.approx(1 / 0.7)
 
 
 def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:

@@ -8,7 +8,6 @@ from perfdoctor.timeline.code_location import (
     AFTERWARDS,
     PREPARES,
     CodeLocation,
-    backward_lines,
     is_beside,
     locate,
     marked_location,
@@ -195,8 +194,16 @@ def test_what_has_a_phase_keeps_it(inner: Frame) -> None:
     assert seen(((main(20), inner), 5), ((main(22), MODULE), 5))[main(20), inner] == ""
 
 
-def test_what_is_posted_below_the_call_is_logged_and_above_it_data_is_asked_for() -> None:
-    post = Frame(f"{PACKAGES}/requests/api.py", "post", 115)
+@pytest.mark.parametrize(
+    "post",
+    [
+        Frame(f"{PACKAGES}/requests/api.py", "post", 115),
+        Frame(f"{TORCH}/_tensor_str.py", "_tensor_str", 360),
+        Frame(f"{PYTHON}/json/__init__.py", "dump", 180),
+        Frame(f"{PYTHON}/csv.py", "DictWriter.writerow", 154),
+    ],
+)
+def test_what_is_sent_or_written_below_the_call_is_logged_and_above_it_belongs_to_the_input(post: Frame) -> None:
     loop = [(main(20), post), (main(22), MODULE), (main(25), post)]
     amounts = [{0: 5.0, 1: 5.0, 2: 5.0}]
     found = with_loop_positions(loop, [locate(stack) for stack in loop], amounts)
@@ -247,15 +254,29 @@ def test_where_no_sample_met_a_step_the_source_shows_what_lies_above_its_backwar
     above, below = (Frame("/home/me/train.py", function, line) for line in (20, 25))
     other = Frame("/home/me/train.py", "report", 30)
     loop = [(above, own(7)), (below, own(40)), (other, own(50)), (Frame("/home/me/data.py", "main", 20), own(60))]
-    written = backward_lines(
-        [
-            SourceCall("/home/me/train.py", 24, "second.backward()", "backward", "main", None),
-            SourceCall("/home/me/train.py", 22, "loss.backward()", "backward", "main", None),
-            SourceCall("/home/me/train.py", 35, "x = DataLoader(y)", "DataLoader", "report", None),
-        ]
-    )
+    written = [
+        SourceCall("/home/me/train.py", 24, "second.backward()", "backward", "main", None),
+        SourceCall("/home/me/train.py", 22, "loss.backward()", "backward", "main", None),
+        SourceCall("/home/me/train.py", 35, "x = DataLoader(y)", "DataLoader", "report", None),
+    ]
     found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(4), 5.0)], written)
     assert [one.detail for one in found] == [PREPARES, AFTERWARDS, "", ""]
+
+
+@pytest.mark.parametrize(
+    ("function", "callee", "leads"),
+    [("penalty", "grad", True), ("attack", "grad", False), ("penalty", "backward", False)],
+)
+def test_gradients_that_stay_in_the_graph_lead_to_the_backward_pass(function: str, callee: str, leads: bool) -> None:
+    """The rest of a penalty on them; an attack's gradients on the input stay outside."""
+    taken = (main(23), own(7, function), Frame(f"{TORCH}/autograd/__init__.py", callee, 503))
+    loop = [taken, (main(22), MODULE), (main(24), BACKWARD)]
+    text = "torch.autograd.grad(loss, x, create_graph=True)"
+    calls = [SourceCall(taken[1].file, 7, text, "grad", "penalty", None)]
+    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(3), 5.0)], calls)
+    assert [(one.phase, one.leads_to_backward) for one in found] == [
+        ("backward", leads), ("forward", False), ("backward", False),
+    ]  # fmt: skip
 
 
 def test_without_a_backward_pass_in_the_same_function_nothing_leads_to_one() -> None:

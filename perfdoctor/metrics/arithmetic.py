@@ -1,0 +1,69 @@
+"""What the arithmetic on the CPU is done in: its precision, and memory that the kernel hands out anew in each step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import fmean
+
+import numpy as np
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.symbols import bits
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import CodeSample, Symbol
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.stand_ins import ENOUGH, drawn
+
+# Where files may be mapped, whose pages take faults too.
+_FILES = ("data", "saving")
+# Of x86-64, and of most ARM.
+_PAGE_BYTES = 4096
+
+
+def part_in_double(job: JobTimeline) -> float | None:
+    """Of the trainers' arithmetic of known precision, the fraction in double; None where too little was seen."""
+    mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
+    tids = {main.tid for main in mains if main is not None}
+    named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
+    seen: Counter[int | None] = Counter()
+    columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
+    for (tid, image, offset, symbol), count in Counter(zip(*columns, strict=True)).items():
+        if tid in tids:
+            seen[bits(image, symbol or named.get((image, offset), ""))] += count
+    known = seen[32] + seen[64]
+    return seen[64] / known if known >= thresholds.SEEN_STACKS else None
+
+
+def fresh_memory(job: JobTimeline) -> float | None:
+    """Part of the trainers' time that faults for fresh memory take, as a mean; None where they were not counted.
+
+    glibc gives large pieces of memory back to the kernel as soon as they are freed, and the kernel clears each page
+    that is touched for the first time. A step that needs the same memory again pays for that again.
+    """
+    parts = [part for one in job.processes.trainers if (part := _fresh_memory(job, one)) is not None]
+    return fmean(parts) if parts else None
+
+
+def _fresh_memory(job: JobTimeline, trainer: Process) -> float | None:
+    """The same of one: what its main thread takes faults for, beyond the memory that it keeps."""
+    main = job.threads.main(trainer.pid)
+    read = np.flatnonzero(~np.isnan(main.minor_faults)) if main is not None else np.array([], dtype=np.int64)
+    if main is None or len(read) < 2 or not job.minor_fault_s:
+        return None
+    times, faults = main.counted_ns[read], np.diff(main.minor_faults[read])
+    span_s = float(times[-1] - times[0]) / NS_PER_S
+    if span_s < thresholds.SHORTEST_RATE_S:
+        return None
+    middles = ((times[1:] + times[:-1]) / 2).astype(np.int64)
+    some = drawn(np.flatnonzero(faults).tolist(), ENOUGH)
+    in_files = [job.observe(trainer, int(middles[number])).location.phase in _FILES for number in some]
+    kept = 1 - float(np.average(in_files, weights=faults[some])) if some else 0.0
+    taken = kept * float(faults.sum()) - _grown_pages(job, trainer)
+    return max(0.0, taken * job.minor_fault_s / span_s)
+
+
+def _grown_pages(job: JobTimeline, trainer: Process) -> float:
+    """By how many pages its memory has grown, each of which took a fault once; 0 where it shrank."""
+    size = job.counters.get(f"pid:{trainer.pid}", "rss_bytes")
+    return 0.0 if size is None else max(0.0, float(size.values[-1] - size.values[0])) / _PAGE_BYTES

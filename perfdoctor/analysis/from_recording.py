@@ -13,11 +13,11 @@ from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
 from perfdoctor.analysis.method import how_made
 from perfdoctor.analysis.own_code import (
     called_by_job,
-    calling_libraries,
     done_afterwards,
     drawn_before,
     in_own_code,
     located,
+    outside_torch,
     parts_by_function,
     parts_by_loop,
     read_own_code,
@@ -37,7 +37,7 @@ from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
-from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
+from perfdoctor.metrics.own_code import below, below_lines, by_function, without_torch
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
@@ -296,12 +296,12 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
             **{cause: by_function(lines) for cause, lines in own.items() if lines},
         },
         below={cause: below(lines, under) for cause, lines in own.items()},
-        python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
+        python_lines={cause: by_function(without_torch(lines, under)) for cause, lines in own.items()},
         called_lines={cause: parts_by_function(called[cause], lines.total) for cause, lines in own.items()},
         loops=parts_by_loop(job, called, own),
         done_alone=find_done_alone(accounts),
         done_afterwards=done_afterwards(accounts),
-        calling_libraries=calling_libraries(accounts),
+        outside_torch=outside_torch(accounts),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )

@@ -81,8 +81,8 @@ def done_afterwards(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...
     return parts_by_function(lines, seconds) if seconds else ()
 
 
-def calling_libraries(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...]:
-    """Functions that call libraries other than torch, each with its fraction of the wall time.
+def outside_torch(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...]:
+    """Functions that run Python or call libraries other than torch, each with its fraction of the wall time.
 
     What was taken for arithmetic there counts too: short as they are, their samples are mixed with those of the code
     before and after them.
@@ -91,7 +91,7 @@ def calling_libraries(accounts: Sequence[Account]) -> tuple[tuple[str, float], .
         {
             line: amount
             for line, amount in account.lines.get(cause, {}).items()
-            if owner_of(line) in account.in_libraries
+            if owner_of(line) in account.outside_torch
         }
         for account in accounts
         for cause in (MODEL_COMPUTE, PYTHON_OVERHEAD)

@@ -55,8 +55,8 @@ class Account:
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
-        in_libraries: functions of the job's own (``perfdoctor.metrics.own_code.owner_of``) that mostly call libraries
-            other than torch.
+        outside_torch: functions of the job's own (``perfdoctor.metrics.own_code.owner_of``) that spend most of their
+            time in Python's interpreter or in libraries other than torch, and that part of it.
         samples: what was attributed, sample by sample, before any pass over the account; empty for a trace.
         sampled: how many samples these stand for.
     """
@@ -82,7 +82,7 @@ class Account:
     _compilations_after_a_run: int = 0
     interpreter: float | None = None
     libraries: float | None = None
-    in_libraries: tuple[str, ...] = ()
+    outside_torch: Mapping[str, float] = field(default_factory=dict)
     samples: list[Sampled] = field(default_factory=list)
     sampled: int = 0
 
@@ -138,7 +138,7 @@ class Account:
         for cause in causes:
             backward = self.passes.get((cause, _BACKWARD), Amounts())
             called = Amounts.summed(self.passes.get((cause, phase), {}) for phase in _FORWARD)
-            _, forward = _apart(called, self.in_libraries)
+            _, forward = _apart(called, self.outside_torch)
             if backward and forward:
                 times = backward.total / forward.total
                 gone = {line: -amount for line, amount in backward.items()}
@@ -146,22 +146,25 @@ class Account:
                 lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
         return replace(self, lines=lines)
 
-    def with_libraries_at_their_callers(self) -> Account:
-        """The same account with other libraries' work at the lines of functions that call them.
+    def with_overhead_outside_torch(self) -> Account:
+        """The same account with the overhead of functions that do not call torch at their lines.
 
         Where steps are short, each line was given the mix of all. A line's time stays what it is: what it gains of the
         overhead, it gives away of the arithmetic.
         """
-        own, others = _apart(self.lines.get(PYTHON_OVERHEAD, {}), self.in_libraries)
-        arithmetic, rest = _apart(self.lines.get(MODEL_COMPUTE, {}), self.in_libraries)
-        wanted = (self.libraries or 0.0) * (own.total + others.total) - own.total
-        moved = min(wanted, others.total, arithmetic.total)
-        if moved <= 0 or not rest:
+        own, others = _apart(self.lines.get(PYTHON_OVERHEAD, {}), self.outside_torch)
+        arithmetic, rest = _apart(self.lines.get(MODEL_COMPUTE, {}), self.outside_torch)
+        times = Amounts.summed([own, arithmetic])
+        wanted = {line: self.outside_torch[owner_of(line)] * time - own[line] for line, time in times.items()}
+        moved = Amounts({line: min(amount, arithmetic[line]) for line, amount in wanted.items() if amount > 0})
+        total = min(sum(moved.values()), others.total)
+        if total <= 0 or not rest:
             return self
+        moved = _scaled(moved, total)
         lines = {
             **self.lines,
-            PYTHON_OVERHEAD: Amounts.summed([own, _scaled(arithmetic, moved), others, _scaled(others, -moved)]),
-            MODEL_COMPUTE: Amounts.summed([arithmetic, _scaled(arithmetic, -moved), rest, _scaled(others, moved)]),
+            PYTHON_OVERHEAD: Amounts.summed([own, moved, others, _scaled(others, -total)]),
+            MODEL_COMPUTE: Amounts.summed([arithmetic, _scaled(moved, -total), rest, _scaled(others, total)]),
         }
         return replace(self, lines=lines)
 
@@ -307,9 +310,9 @@ def _apart(lines: Mapping[str, float], functions: Collection[str]) -> tuple[Amou
     return inside, Amounts({line: amount for line, amount in lines.items() if line not in inside})
 
 
-def _scaled(lines: Amounts[str], total: float) -> dict[str, float]:
+def _scaled(lines: Amounts[str], total: float) -> Amounts[str]:
     """In proportion to some lines, amounts with another sum."""
-    return {line: total * part for line, part in lines.fractions().items()}
+    return Amounts({line: total * part for line, part in lines.fractions().items()})
 
 
 def find_culprits(accounts: Sequence[Account]) -> dict[str, tuple[int, ...]]:

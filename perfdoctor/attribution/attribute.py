@@ -71,7 +71,7 @@ def _accounts(classifier: TrainerClassifier, weigh: Weigh) -> list[Account]:
 
 def _account_for(classifier: TrainerClassifier, trainer: Process, weigh: Weigh) -> Account:
     job, code = classifier.context.job, classifier.context.habits[trainer.pid].code
-    account = Account(trainer, interpreter=code.interpreter, libraries=code.libraries, in_libraries=code.in_libraries)
+    account = Account(trainer, interpreter=code.interpreter, libraries=code.libraries, outside_torch=code.outside_torch)
     main = job.threads.main(trainer.pid)
     if main is None:
         return account
@@ -84,7 +84,7 @@ def _account_for(classifier: TrainerClassifier, trainer: Process, weigh: Weigh) 
         account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
         causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
         account.samples.append(Sampled(time, causes, seen.location.part_of_step))
-    return account.with_backward_at_forward(_OF_OPERATIONS).with_libraries_at_their_callers()
+    return account.with_backward_at_forward(_OF_OPERATIONS).with_overhead_outside_torch()
 
 
 # What the kernel shows of a thread: its state, and the system call that it is in.

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfdoctor.attribution.certain_code import RUNNING, functions_outside_torch, is_blurred
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
-from perfdoctor.knowledge.symbols import CodeKind
-from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.metrics.settings import has_loader
-from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn, stand_ins
-from perfdoctor.timeline.threads import ThreadState
 
 # Phases that have a cause of their own, whatever is computed in them.
 CLAIMED = frozenset(("data", "saving", "logging"))
-_RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
@@ -60,44 +55,10 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
         time_ns, kind = times[number], kinds[number]
         if job.gil.is_collecting(pid, time_ns):
             continue
-        phase = phase_of(job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter"))
+        phase = phase_of(job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter"))
         found = held_up if job.kinds.pool_delay(pid, time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += count  # type: ignore[assignment]
     return undisturbed, held_up
-
-
-def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
-    """Whether most of what a main thread runs in some places of its code is torch's arithmetic."""
-    return _are_most([kind in ("kernel", "spin") for kind, location in _certain_code(job, pid) if where(location)])
-
-
-def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
-    """A main thread's samples while it trains of which it is certain where they belong, with their locations.
-
-    Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
-    all.
-    """
-    begin, end = job.training_span(job.processes.by_pid[pid])
-    samples = job.code.of(pid).within(begin, end)
-    reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
-    times, kinds = samples.times_ns.tolist(), samples.kinds.tolist()
-    for time_ns, kind in drawn(list(zip(times, kinds, strict=True)), ENOUGH):
-        if job.locator.distance_ns(pid, time_ns) <= reach_ns:
-            yield kind, job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter")
-
-
-def _functions_in_libraries(job: JobTimeline, pid: int) -> tuple[str, ...]:
-    """The job's own functions of which most code that runs is in libraries other than torch."""
-    seen: dict[str, list[bool]] = {}
-    for kind, location in _certain_code(job, pid):
-        if location.line:
-            seen.setdefault(owner_of(location.line), []).append(kind == "library")
-    return tuple(function for function, found in seen.items() if _are_most(found))
-
-
-def _are_most(found: Sequence[bool]) -> bool:
-    """Whether most of some samples are of a kind, of as many as can say so."""
-    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
 
 
 def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:
@@ -123,11 +84,6 @@ def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]
     for kind in ("driver", "clock", "dispatch"):
         del split[kind]
     return split
-
-
-def is_blurred(job: JobTimeline, pid: int) -> bool:
-    """Whether steps are too short to know the phase of one sample."""
-    return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
 
 
 def running_by_phase(job: JobTimeline, pid: int) -> dict[str, float]:
@@ -266,7 +222,8 @@ class CodeMix:
         held_up: while a thread of the intra-op pool lacks a CPU. The others spin then, and do not before and after,
             so a neighbour that comes and goes costs more than a mean over all of the time would show.
         undisturbed: while none does.
-        in_libraries: functions of the job's own that call libraries other than torch for most of their time.
+        outside_torch: functions of the job's own that spend most of their time in Python's interpreter or in libraries
+            other than torch, and that part of it.
         located: it is known where in its code the process is; if not, neither is what its Python code is for.
         on_gpu: the process computes on a GPU.
     """
@@ -276,7 +233,7 @@ class CodeMix:
     libraries: float | None = None
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
-    in_libraries: tuple[str, ...] = ()
+    outside_torch: Mapping[str, float] = field(default_factory=dict)
     located: bool = True
     on_gpu: bool = False
 
@@ -322,7 +279,7 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
         libraries=_libraries(around, placed[AFTERWARDS]["library"]),
         held_up=mixes[1],
         undisturbed=mixes[2],
-        in_libraries=_functions_in_libraries(job, pid),
+        outside_torch=functions_outside_torch(job, pid),
         located=located or blurred,
         on_gpu=on_gpu,
     )

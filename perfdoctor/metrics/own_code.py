@@ -55,6 +55,14 @@ def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
     return found
 
 
+def by_owner(under: Mapping[str, Mapping[str, float]]) -> dict[str, Amounts[str]]:
+    """The same of whole functions."""
+    found: dict[str, Amounts[str]] = {}
+    for line, packages in under.items():
+        found[owner_of(line)] = Amounts.summed([found.get(owner_of(line), {}), packages])
+    return found
+
+
 def below(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Package to fraction, over all lines of a cause; "" for the job's own code, C functions that it calls included."""
     parts = []
@@ -64,7 +72,7 @@ def below(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) 
     return Amounts.summed(parts).fractions()
 
 
-def outside_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def without_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The amounts of lines without the part that torch ran below them."""
     parts = {line: Amounts(under.get(line, {})).fractions().get("torch", 0.0) for line in lines}
     return {line: amount * (1 - parts[line]) for line, amount in lines.items() if parts[line] < 1}

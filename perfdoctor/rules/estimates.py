@@ -126,8 +126,8 @@ def of_named_lines(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | 
     return _of_share(case, cause, 0.0, known, known)
 
 
-def of_libraries_work(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
-    """All of the time in functions that call libraries, or else as ``of_named_lines``."""
+def of_functions(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """All of the time in functions that run without torch, or else as ``of_named_lines``."""
     share = values["share"]
     return of_named_lines(case, cause, values) if share is None else Gain(0.0, share, share)
 

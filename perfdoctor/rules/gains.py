@@ -66,9 +66,9 @@ GAINS: Mapping[str, Estimate] = {
     # Python.
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "interpreter.fused_optimizer": estimates.by_fused_update,
-    "interpreter.more_rarely": estimates.of_libraries_work,
+    "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
-    "interpreter.cheaper_python": estimates.of_named_lines,
+    "interpreter.cheaper_python": estimates.of_functions,
     "interpreter.larger_operations": estimates.of_called_line,
     "interpreter.without_loop": estimates.of_loop,
     "interpreter.whole_sequence": estimates.of_sequence,

@@ -60,13 +60,24 @@ def _is_beside(case: Case) -> bool:
 
 
 def _is_own_python(case: Case) -> bool:
-    """Whether most of it is the interpreter, at work on the job's own Python: torch has no part in it."""
-    return _own_python(case) >= thresholds.MOSTLY
+    """Whether most of it is the interpreter, at work on the job's own Python: torch has no part in it.
+
+    The interpreter runs torch's modules as well; where it is known which functions of the job's own run without torch,
+    they have to take so much of the time.
+    """
+    outside = sum(share for _, share in case.outside_torch)
+    known = not case.outside_torch or outside >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
+    return known and _own_python(case) >= thresholds.MOSTLY
 
 
 def _own_python(case: Case) -> float:
-    """The part of the overhead that is Python code, by its machine code or by the frames in a trace."""
-    return max(case.number("interpreter_code") or 0.0, case.number("traced_own_code") or 0.0)
+    """The part of the overhead that is Python code, by its machine code or by the frames in a trace.
+
+    Functions of the job's own that run without torch may have libraries work for them, too.
+    """
+    interpreter, libraries = case.number("interpreter_code") or 0.0, case.number("library_code") or 0.0
+    beside = libraries + (1 - libraries) * interpreter if case.outside_torch else interpreter
+    return max(beside, case.number("traced_own_code") or 0.0)
 
 
 def is_outside_torch(case: Case) -> bool:
@@ -109,21 +120,28 @@ def _say_which_libraries(case: Case) -> Message:
 
 def _do_it_more_rarely(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
-    known = [(line, share) for line, share in case.calling_libraries if share >= thresholds.REPORTED_SHARE][:_SHOWN]
+    lines, share = _named_outside_torch(case)
     yield advise(
         "interpreter.more_rarely",
-        lines=tuple(line for line, _ in known) or _hot_functions(case),
+        lines=lines or _hot_functions(case),
         part=case.number("library_code") or 0.0,
-        share=sum(share for _, share in known) or None,
+        share=share,
     )
     yield from fuse_optimizer(case)
+
+
+def _named_outside_torch(case: Case) -> tuple[tuple[str, ...], float | None]:
+    """The functions that run longest without torch, and their part of the wall time; None where none is known."""
+    known = [(line, share) for line, share in case.outside_torch if share >= thresholds.REPORTED_SHARE][:_SHOWN]
+    return tuple(line for line, _ in known), sum(share for _, share in known) or None
 
 
 def _write_cheaper_python(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
     if case.settings.get("environments") == "one by one":
         yield advise("interpreter.step_together", line=case.hot_line(PYTHON_OVERHEAD))
-    yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=_own_python(case))
+    lines, share = _named_outside_torch(case)
+    yield advise("interpreter.cheaper_python", lines=lines or _hot_functions(case), part=_own_python(case), share=share)
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
         yield from _use_larger_operations(case)
     yield from fuse_optimizer(case)
@@ -145,6 +163,9 @@ def compute_rarely(case: Case) -> Iterator[Advice]:
 def _call_less(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
     yield from compute_rarely(case)
+    lines, share = _named_outside_torch(case)
+    if lines and lines[:1] != tuple(line for line, _ in case.done_afterwards[:1]):
+        yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
     yield from _compile(case)
     yield from fuse_optimizer(case)

@@ -160,14 +160,19 @@ def own_python_refuted() -> str:
     return "几步之内去掉这段代码，或让它返回常量：如果速度不变，拖慢作业的就不是它。"
 
 
-def cheaper_python(*, lines: tuple[str, ...], part: float) -> Fix:
+def cheaper_python(*, lines: tuple[str, ...], part: float, share: float | None) -> Fix:
     return fix(
         f"降低 {'和 '.join(lines)} 的开销" if lines else "降低训练步中 Python 代码的开销",
-        f"计算之外运行的代码中，{percent(part)} 是 Python 解释器而不是 torch：这是作业自己的代码，在一步步执行。"
-        "编译模型或增大批次都改变不了它。",
+        f"{_of_own_python(part, share)}：这是作业自己的代码，在一步步执行。编译模型或增大批次都改变不了它。",
         "把循环换成 NumPy 或张量运算，缓存反复计算的结果，降低执行频率，"
         "或与训练并行执行：ProcessPoolExecutor(1).submit(work, plain_data)。",
     )
+
+
+def _of_own_python(part: float, share: float | None) -> str:
+    if share is None:
+        return f"计算之外运行的代码中，{percent(part)} 是 Python 解释器而不是 torch"
+    return f"{percent(share)} 的时间在那里用于 Python 解释器和 torch 以外的库"
 
 
 def calling() -> str:

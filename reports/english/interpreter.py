@@ -206,14 +206,20 @@ def own_python_refuted() -> str:
     )
 
 
-def cheaper_python(*, lines: tuple[str, ...], part: float) -> Fix:
+def cheaper_python(*, lines: tuple[str, ...], part: float, share: float | None) -> Fix:
     return Fix(
         f"Make {' and '.join(lines) or 'the Python code of the step'} cheaper",
-        f"{percent(part)} of what runs around the arithmetic is Python's interpreter and not torch: code of the job's "
-        "own, step by step. Compiling the model or a larger batch would not change it.",
+        f"{_of_own_python(part, share)}: code of the job's own, step by step. Compiling the model or a larger batch "
+        "would not change it.",
         "Put loops into NumPy or tensor operations, keep results that are computed again and again, do it more rarely, "
         "or do it beside training: ProcessPoolExecutor(1).submit(work, plain_data)",
     )
+
+
+def _of_own_python(part: float, share: float | None) -> str:
+    if share is None:
+        return f"{percent(part)} of what runs around the arithmetic is Python's interpreter and not torch"
+    return f"{percent(share)} of the time goes into Python's interpreter there and into libraries other than torch"
 
 
 def calling() -> str:

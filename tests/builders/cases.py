@@ -38,7 +38,7 @@ def finding(
     case = Case(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
-        neighbours=neighbours, done_afterwards=afterwards, calling_libraries=calling,
+        neighbours=neighbours, done_afterwards=afterwards, outside_torch=calling,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

@@ -95,7 +95,7 @@ MECHANISMS: dict[str, Change] = {
         f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"
     ),
     "arithmetic beside the model": Change(f"{_ATTRIBUTION}.context", "_computes_beside", "no"),
-    "libraries' work at its callers": Change(f"{_ATTRIBUTION}.code_mix", "_functions_in_libraries", "empty"),
+    "functions that run without torch": Change(f"{_ATTRIBUTION}.code_mix", "functions_outside_torch", "empty"),
     "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
     "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
     "cores idle outside the job's mask": Change(f"{_TIMELINE}.contention", "CpuContention._idle_outside", "zero"),

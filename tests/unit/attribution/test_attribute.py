@@ -181,10 +181,10 @@ def test_what_leads_to_the_backward_pass_has_its_part_in_it() -> None:
     assert moved == pytest.approx({"a.py:9 main": 2.0, "a.py:2 loss": 6.0, "a.py:5 metrics": 2.0})
 
 
-def test_work_of_libraries_is_at_the_lines_that_call_them_and_needs_no_backward_pass() -> None:
-    """Of 10 s in a model, 4 are in a function that calls a library; samples of code were too few to tell whose."""
+def test_what_runs_without_torch_is_overhead_at_its_lines_and_needs_no_backward_pass() -> None:
+    """Of 10 s in a model, 4 are in a function that mostly calls a library; other samples of code are everybody's."""
     rank = Process(10, 1, 0, None, "trainer", 0, 0)
-    account = Account(rank, libraries=0.75, in_libraries=("a.py near",))
+    account = Account(rank, outside_torch={"a.py near": 0.75})
     mixed = {PYTHON_OVERHEAD: 0.4, MODEL_COMPUTE: 0.6}
     for line, phase, seconds in (
         ("a.py:2 near", "forward", 4),
@@ -193,7 +193,7 @@ def test_work_of_libraries_is_at_the_lines_that_call_them_and_needs_no_backward_
     ):
         shares = [Share(cause, part, line=line) for cause, part in mixed.items()]
         account.add(0, seconds, CodeLocation(phase, line=line), shares)
-    found = account.with_backward_at_forward(mixed).with_libraries_at_their_callers().lines
+    found = account.with_backward_at_forward(mixed).with_overhead_outside_torch().lines
     assert found[PYTHON_OVERHEAD] == pytest.approx({"a.py:2 near": 3.0, "a.py:3 net": 1.0})
     assert found[MODEL_COMPUTE] == pytest.approx({"a.py:2 near": 1.0, "a.py:3 net": 5.0})
 

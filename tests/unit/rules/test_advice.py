@@ -184,6 +184,23 @@ def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
 
 
 @pytest.mark.parametrize(
+    ("outside", "others"),
+    [(0.3, []), (0.1, ["Use fewer, larger operations at a.py:3 Net.forward", "Compile the model"])],
+)
+def test_a_function_that_runs_without_torch_gets_its_own_time_and_no_more(outside: float, others: list[str]) -> None:
+    """Of half the time in interpreter and dispatch, the rest may be the interpreter at torch's modules."""
+    found = finding(
+        "cpu.python_overhead", numbers={"interpreter_code": 0.7}, lines=("a.py:3 Net.forward",),
+        calling=(("a.py:8 distance", outside),),
+    )  # fmt: skip
+    (own,) = (fix for fix in found.fixes if fix.title == "Make a.py:8 distance cheaper")
+    assert own.predicted_speedup == pytest.approx(1 / (1 - outside))
+    assert f"{100 * outside:.0f} % of the time" in own.why
+    assert {*others} <= {*titles(found)}
+    assert bool(others) is ("Compile the model" in titles(found))
+
+
+@pytest.mark.parametrize(
     ("target", "title"),
     [
         ("pipe:[1]", "Let whoever reads the log keep up"),

@@ -1,0 +1,66 @@
+"""Samples of machine code of which it is certain where in the job's code they belong, and what they say of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.symbols import CodeKind
+from perfdoctor.metrics.own_code import below_lines, by_owner, owner_of
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.stand_ins import ENOUGH, drawn
+from perfdoctor.timeline.threads import ThreadState
+
+# As a thread is while its machine code is sampled.
+RUNNING = ThreadState("R", None, "", 1.0, 0.0)
+
+
+def is_blurred(job: JobTimeline, pid: int) -> bool:
+    """Whether steps are too short to know the phase of one sample."""
+    return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
+
+
+def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
+    """Whether most of what a main thread runs in some places of its code is torch's arithmetic."""
+    return _are_most([kind in ("kernel", "spin") for kind, location in _certain_code(job, pid) if where(location)])
+
+
+def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
+    """A main thread's samples while it trains of which it is certain where they belong, with their locations.
+
+    Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
+    all.
+    """
+    begin, end = job.training_span(job.processes.by_pid[pid])
+    samples = job.code.of(pid).within(begin, end)
+    reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
+    times, kinds = samples.times_ns.tolist(), samples.kinds.tolist()
+    for time_ns, kind in drawn(list(zip(times, kinds, strict=True)), ENOUGH):
+        if job.locator.distance_ns(pid, time_ns) <= reach_ns:
+            yield kind, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")
+
+
+def functions_outside_torch(job: JobTimeline, pid: int) -> dict[str, float]:
+    """The job's own functions of which most code that runs is not torch's nor called by torch, and how much of it.
+
+    Python's interpreter also runs torch's own modules; those are innermost then.
+    """
+    under = by_owner(below_lines(job.stacks))
+    seen: dict[str, list[bool]] = {}
+    for kind, location in _certain_code(job, pid):
+        if location.line:
+            seen.setdefault(owner_of(location.line), []).append(kind in ("library", "interpreter"))
+    return {
+        function: sum(found) / len(found)
+        for function, found in seen.items()
+        if _are_most(found) and under.get(function, Amounts()).fractions().get("torch", 0.0) < thresholds.MOSTLY
+    }
+
+
+def _are_most(found: Sequence[bool]) -> bool:
+    """Whether most of some samples are of a kind, of as many as can say so."""
+    return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)

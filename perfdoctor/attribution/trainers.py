@@ -254,6 +254,8 @@ def _in_futex(classifier: TrainerClassifier, seen: Observation) -> Shares | None
         return None
     if location.phase in WRITTEN:
         return all_of(WRITTEN[location.phase], location)
+    if location.phase != "data" and context.job.locks.queues(seen.pid, seen.time_ns, seen):
+        return all_of(LOCK_CONTENTION, location)
     if location.phase == "data" or location.waits:
         shares = input_wait(context, seen.process, seen.time_ns)
         if location.phase == "data" or shares[0].cause not in NOBODY_WORKS:

@@ -1,7 +1,7 @@
 """What rules read: the breakdown, the measured numbers, and how the job is set up."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.diagnosis import Evidence
@@ -119,6 +119,10 @@ class Case:
     def number(self, name: str) -> float | None:
         """A number measured of the whole job, None where it was not measured."""
         return _value(self.numbers.get(name))
+
+    def waits_for(self, ranks: Collection[int]) -> bool:
+        """Whether some ranks are waited for by others."""
+        return any(trainer.waited_for.get(rank, 0.0) > 0 for trainer in self.trainers for rank in ranks)
 
     def mean_of(self, name: str) -> float:
         """The mean over trainers of a number; those of which it was not measured count as none."""

@@ -57,6 +57,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.without_workers": estimates.by_no_workers,
     "input.pin_less": estimates.UP_TO_ALL,
     "input.own_resource": estimates.on_other_cores,
+    "input.lock_update": estimates.UP_TO_ALL,
     "input.lock_shared_part": estimates.UP_TO_ALL,
     # Helper processes.
     "helpers.ask_together": estimates.by_asking_together,

@@ -175,7 +175,11 @@ def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
 
 
 def _lock_less(case: Case) -> Iterator[Advice]:
-    yield advise("input.own_resource", line=case.hot_line(LOCK_CONTENTION))
+    line = case.hot_line(LOCK_CONTENTION)
+    if len(case.trainers) > 1 and not any(trainer.workers for trainer in case.trainers):
+        yield advise("input.lock_update", line=line)
+    else:
+        yield advise("input.own_resource", line=line)
     yield advise("input.lock_shared_part")
 
 

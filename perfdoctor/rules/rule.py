@@ -98,6 +98,7 @@ class Rule:
             most=bool(lines) and lines[0][1] >= thresholds.MOSTLY,
             path=case.hot_path(self.cause),
             ranks=ranks if len(set(ranks)) < len(case.trainers) else (),
+            awaited=case.waits_for(ranks),
             clauses=tuple(self.clauses(case)),
             remarks=tuple(self.remarks(case)),
         )

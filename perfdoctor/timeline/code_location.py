@@ -173,8 +173,8 @@ def _data_detail(detail: str, frames: Sequence[Frame]) -> str:
 
 
 def holds_lock_frame(frames: Sequence[Frame]) -> bool:
-    """Whether the innermost frame queues for a multiprocessing lock."""
-    return bool(frames) and LOCKS.search(frames[-1].file) is not None
+    """Whether the innermost frame queues for a multiprocessing lock, and not for what a process is to announce."""
+    return bool(frames) and frames[-1].simple_name == "__enter__" and LOCKS.search(frames[-1].file) is not None
 
 
 def own_line(frames: Sequence[Frame]) -> str:

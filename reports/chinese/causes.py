@@ -52,7 +52,7 @@ EXPLAINED = {
     causes.LOCK_CONTENTION: Explanation(
         title="排队等待作业自己的锁",
         goes="花在排队等待作业自己的锁上",
-        means="worker 进程或线程排队等待作业自己的锁，例如共享的文件或数据库连接。",
+        means="worker 进程、训练进程或线程排队等待作业自己的锁，例如共享的文件、数据库连接或模型的锁。",
         looks_like="worker 进程太少；但一个在工作而其他的睡在 futex 里，所以再多也没有用。",
         helps="每个 worker 进程有自己的资源，缩短持锁的时间。",
         refuted="只用一个 worker 进程时也按比例一样慢。",

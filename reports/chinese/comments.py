@@ -19,6 +19,7 @@ _DATA = {
     "before: {}": "在此之前：{}",
     "once, before the loop over epochs": "只创建一次，在 epoch 循环之前",
     "outside the lock": "在锁之外",
+    "this and the model's call before it, outside the lock": "它和之前的模型调用都在锁之外",
     "leaves the workers their cores": "把核留给 worker 进程",
     "of all the data, before ranks take their parts": "针对全部数据，在各 rank 取自己的部分之前",
     "its batches are like those of other ranks; shuffle them in the same order": (

@@ -12,6 +12,7 @@ def summary(
     most: bool,
     path: str | None,
     ranks: tuple[int, ...],
+    awaited: bool,
     clauses: tuple[str, ...],
     remarks: tuple[str, ...],
 ) -> str:
@@ -21,7 +22,8 @@ def summary(
     elif path:
         text += f"，大部分在 {path}"
     if ranks:
-        text += f"；问题出在 rank {'、'.join(map(str, ranks))}，其他 rank 都在等{'它们' if len(ranks) > 1 else '它'}"
+        text += f"；问题出在 rank {'、'.join(map(str, ranks))}"
+        text += f"，其他 rank 都在等{'它们' if len(ranks) > 1 else '它'}" if awaited else ""
     return "".join(["；".join([text, *clauses]) + "。", *remarks])
 
 

@@ -204,6 +204,14 @@ def own_resource(*, line: str | None) -> Fix:
     )
 
 
+def lock_update(*, line: str | None) -> Fix:
+    place = f"锁在 {line} 处获取。" if line else ""
+    return fix(
+        "只在更新权重时持有锁",
+        f"一个训练进程持有锁时，其他进程都停着，合起来只有一个进程那么快。{place}梯度是各进程自己的，只有权重是共享的。",
+    )
+
+
 def lock_shared_part() -> Fix:
     return fix("只在访问共享部分时持有锁", "持有锁的时间，就是其他所有进程停下来的时间。")
 

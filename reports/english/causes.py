@@ -61,13 +61,14 @@ EXPLAINED: dict[str, Explanation] = {
     causes.LOCK_CONTENTION: Explanation(
         goes="is spent queueing for a lock of the job's own",
         means=(
-            "Workers or threads queue for a lock of the job's own, a shared file or database connection for example."
+            "Workers, trainers or threads queue for a lock of the job's own: that of a shared file, a database "
+            "connection or the model, for example."
         ),
         looks_like=(
             "too few workers; but one works while the others sleep in a futex, so more of them would change nothing."
         ),
         helps="a resource for each worker, a shorter time under the lock.",
-        refuted="one worker is as slow in proportion.",
+        refuted="one worker, or one trainer, is as slow in proportion.",
     ),
     causes.PYTHON_OVERHEAD: Explanation(
         goes="goes into Python and operator dispatch instead of arithmetic",

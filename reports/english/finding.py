@@ -12,6 +12,7 @@ def summary(
     most: bool,
     path: str | None,
     ranks: tuple[int, ...],
+    awaited: bool,
     clauses: tuple[str, ...],
     remarks: tuple[str, ...],
 ) -> str:
@@ -21,9 +22,8 @@ def summary(
     elif path:
         text += f", most of it on {path}"
     if ranks:
-        names = ", ".join(map(str, ranks))
-        several = f"ranks {names}, and the other ranks wait for them"
-        text += f"; it lies in {several if len(ranks) > 1 else f'rank {names}, and the other ranks wait for it'}"
+        text += f"; it lies in {'ranks' if len(ranks) > 1 else 'rank'} {', '.join(map(str, ranks))}"
+        text += f", and the other ranks wait for {'them' if len(ranks) > 1 else 'it'}" if awaited else ""
     return " ".join(["; ".join([text, *clauses]) + ".", *remarks])
 
 

@@ -289,6 +289,16 @@ def own_resource(*, line: str | None) -> Fix:
     )
 
 
+def lock_update(*, line: str | None) -> Fix:
+    place = f" It is taken at {line}." if line else ""
+    return Fix(
+        "Take the lock for the update only",
+        f"While one trainer holds the lock, the others stand still, so that all are as fast as one.{place} Gradients "
+        "are each process's own; only the weights are shared.",
+        "loss.backward()  # this and the model's call before it, outside the lock\nwith lock:\n    optimizer.step()",
+    )
+
+
 def lock_shared_part() -> Fix:
     return Fix(
         "Hold the lock only for the shared part",

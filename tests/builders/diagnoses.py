@@ -417,6 +417,7 @@ def with_messages() -> Diagnosis:
             most=True,
             path=None,
             ranks=(),
+            awaited=False,
             clauses=(),
             remarks=(),
         ),

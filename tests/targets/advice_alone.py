@@ -222,6 +222,18 @@ def each_worker_opens_its_own_file() -> None:
 
 
 @check
+def only_the_update_is_under_the_lock() -> None:
+    seen: list[tuple[str, bool]] = []
+    lock = threading.Lock()
+    acts = {
+        "loss": type("Loss", (), {"backward": lambda _: seen.append(("backward", lock.locked()))})(),
+        "optimizer": type("Optimizer", (), {"step": lambda _: seen.append(("step", lock.locked()))})(),
+    }
+    exec(advice("input.lock_update"), {**acts, "lock": lock})
+    assert seen == [("backward", False), ("step", True)]
+
+
+@check
 def samples_of_a_batch_are_fetched_at_the_same_time() -> None:
     names: dict[str, Any] = {}
     exec(advice("io.at_the_same_time"), names)

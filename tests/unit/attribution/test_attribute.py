@@ -143,6 +143,17 @@ def test_without_stacks_nobody_knows_what_python_code_is_for() -> None:
     assert account.causes().fractions() == {UNATTRIBUTED: 1.0}
 
 
+@pytest.mark.parametrize(
+    ("function", "cause"), [("SemLock.__enter__", "cpu.lock_contention"), ("Condition.wait", UNATTRIBUTED)]
+)
+def test_a_trainer_queues_for_a_lock_that_another_process_holds(function: str, cause: str) -> None:
+    """Not where it waits for what another process is to announce, and nobody is known who could."""
+    waits = jobs.Frame("/usr/lib/python3.11/multiprocessing/synchronize.py", function, 95)
+    stacks = jobs.stacks(100, (jobs.OWN, waits))
+    (account,) = accounted([*jobs.process(100), *stacks, *jobs.thread(100, 100, "S")])
+    assert account.causes().fractions() == {cause: 1.0}
+
+
 def test_shares_of_an_instant_are_attributed_by_weight() -> None:
     read = Share("io.storage_read", 0.25, target="file:/x")
     account = Account(Process(100, 1, 0, None, "trainer", 0, 0))

@@ -301,3 +301,8 @@ def test_loops_of_libraries_are_told_by_their_own_arguments() -> None:
         assert accumulates in changes(exchange)
         assert "no_sync" not in changes(exchange)
         assert halves in changes(finding("gpu.no_tensor_cores", settings=settings, numbers=numbers))
+
+
+def test_trainers_that_share_a_lock_are_told_to_hold_it_for_the_update_only() -> None:
+    assert titles(finding("cpu.lock_contention", ranks=2))[0] == "Take the lock for the update only"
+    assert titles(finding("cpu.lock_contention", ranks=2, workers=2))[0].startswith("Give every worker its own")

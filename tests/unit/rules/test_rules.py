@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -222,7 +223,11 @@ def test_a_path_is_named_where_no_line_is_known() -> None:
 @pytest.mark.parametrize("cause", ILL)
 def test_a_straggler_is_named_and_that_others_wait(cause: str) -> None:
     ranks = tuple(trainer(rank, data=0.5 if rank == 1 else 0.0) for rank in range(3))
-    found = only({cause: 0.4}, trainers=ranks, culprits={cause: (1,)})
+    alone = only({cause: 0.4}, trainers=ranks, culprits={cause: (1,)})
+    assert "it lies in rank 1" in alone.summary
+    assert "wait for it" not in alone.summary
+    waited = tuple(replace(one, waited_for={1: 0.3} if one.rank != 1 else {}) for one in ranks)
+    found = only({cause: 0.4}, trainers=waited, culprits={cause: (1,)})
     assert found.ranks == (1,)
     assert "rank 1, and the other ranks wait for it" in found.summary
 
@@ -235,7 +240,7 @@ def test_a_cause_of_all_ranks_is_no_straggler() -> None:
 
 
 def test_two_stragglers_are_named() -> None:
-    ranks = tuple(trainer(rank) for rank in range(4))
+    ranks = tuple(replace(trainer(rank), waited_for={1: 0.3} if rank == 2 else {}) for rank in range(4))
     found = only({"io.swap": 0.4}, trainers=ranks, culprits={"io.swap": (1, 3)})
     assert "ranks 1, 3, and the other ranks wait for them" in found.summary
 

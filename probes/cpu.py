@@ -72,8 +72,8 @@ class Cores:
             yield Fact(time_ns, "cpu", "host", "cpu_model", model)
         yield Fact(time_ns, "cpu", "host", "logical_cores", str(len(self._online)))
         first = self._online[0]
-        if threads := core_list(self._text(first, "topology/thread_siblings_list") or ""):
-            yield Fact(time_ns, "cpu", "host", "threads_per_core", str(len(threads)))
+        if siblings := self._text(first, "topology/thread_siblings_list"):
+            yield Fact(time_ns, "cpu", "host", "threads_per_core", str(len(core_list(siblings))))
         fastest = self._number(first, "cpufreq/cpuinfo_max_freq")
         if fastest is not None:
             yield Fact(time_ns, "cpu", "host", "core_clock_max_hertz", str(fastest * 1000))

@@ -10,7 +10,8 @@ from perfdoctor.recording.own_source import SourceLoop
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
-# What only the loop that trains or evaluates calls: the backward pass, and a loader for its next batch.
+# What only the loop that trains or evaluates calls: the backward pass, and a loader for its next batch. Gradients that
+# stay in the graph are part of what the loss is made of.
 _OF_TRAINING = ("backward", "data")
 
 
@@ -46,7 +47,10 @@ class OwnLoops:
         spent = Amounts.summed(series.amounts_ns() for series in stacks.series if series.is_main)
         around = {number: [*_around(stacks.frames[number], by_file)] for number in spent}
         self._train = {
-            loop for number in spent if stacks.locations[number].phase in _OF_TRAINING for loop, _ in around[number]
+            loop
+            for number in spent
+            if (where := stacks.locations[number]).phase in _OF_TRAINING and not where.leads_to_backward
+            for loop, _ in around[number]
         }
         self._by_line: dict[str, Amounts[str]] = {}
         self._carries: dict[str, bool] = {}

@@ -127,7 +127,7 @@ def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
     return fix(
         "把释放的内存留给下一步",
         f"{percent(part)} 的时间里，内核在逐页交出此前归还过的内存：每一步都释放大张量再重新分配。"
-        "这样设置后 glibc 会保留释放的内存；jemalloc 和 tcmalloc 也会。",
+        "这样设置后 glibc 会保留释放的内存，进程的内存停在最大值；jemalloc 和 tcmalloc 也会。",
     )
 
 

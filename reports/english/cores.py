@@ -159,7 +159,8 @@ def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
     return Fix(
         "Keep freed memory for the next step",
         f"{percent(part)} of the time the kernel hands out memory, page by page, that had been given back: large "
-        "tensors are freed and made anew in every step. glibc then keeps what is freed; jemalloc and tcmalloc do, too.",
+        "tensors are freed and made anew in every step. glibc then keeps what is freed, and the process stays as large "
+        "as it ever was; jemalloc and tcmalloc do the same.",
         exports(variables),
     )
 

@@ -110,7 +110,7 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
     with job(sys.executable, str(TARGETS / "job_logging.py")) as training:
         time.sleep(3)  # until the buffers between them are full
         answer = perfdoctor(
-            "attach", training.pid, "--duration", "4", "--json", tmp_path / "a.json", "--recording", kept
+            "attach", training.pid, "--duration", "6", "--json", tmp_path / "a.json", "--recording", kept
         )
     assert answer.told["verdict"]["cause"] == "io.log_write", answer.told["breakdown"]
     shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}

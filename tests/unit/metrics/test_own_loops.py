@@ -1,8 +1,10 @@
 """Which loops of the job's own its lines ran in."""
 
+import pytest
+
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
-from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.recording.own_source import SourceCall, SourceLoop
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -46,6 +48,17 @@ def test_a_loop_over_a_loader_is_none() -> None:
     lines, loop = {f"{TRAIN}:52 main": 1.0}, SourceLoop(TRAIN, 51, 53, carries=False)
     assert loops(seen(loader, model), lines, loop) == ()
     assert [one.line for one in loops(seen(model), lines, loop)] == [f"{TRAIN}:51 main"]
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_a_loop_over_gradients_that_stay_in_the_graph_trains_nothing(in_graph: bool) -> None:
+    """A penalty on them, sample by sample."""
+    gradient = (step(36), Frame(LOSS, "penalty", 7), Frame(f"{TORCH}/autograd/__init__.py", "grad", 503))
+    call = SourceCall(LOSS, 7, "torch.autograd.grad(out, row, create_graph=True)", "grad", "penalty", None)
+    segments = jobs.stacks(1, BACKWARD, MODEL, gradient, times=30, every_s=0.01)
+    stacks = Stacks.read(segments, [call] if in_graph else [])
+    found = loops(stacks, {f"{LOSS}:7 penalty": 4.0}, SourceLoop(LOSS, 6, 8, carries=False))
+    assert found == ((CostlyLoop(f"{LOSS}:6 penalty", 0.4),) if in_graph else ())
 
 
 def test_of_a_loop_it_is_known_that_it_calls_a_layer_for_one_piece_of_a_sequence() -> None:

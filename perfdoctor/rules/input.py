@@ -180,7 +180,7 @@ def _lock_less(case: Case) -> Iterator[Advice]:
         yield advise("input.lock_update", line=line)
     else:
         yield advise("input.own_resource", line=line)
-    yield advise("input.lock_shared_part")
+        yield advise("input.lock_shared_part")
 
 
 INPUT_RULES = (

@@ -193,7 +193,10 @@ def queueing() -> str:
 
 
 def queueing_refuted() -> str:
-    return "用 num_workers=1 运行：如果速度几乎不变，就是锁让 worker 进程串行；如果速度随 worker 数量下降，就不是。"
+    return (
+        "只用一个 worker 进程（若是训练进程在排队，则只用一个训练进程）运行：如果速度几乎不变，"
+        "就是锁让它们只能轮流工作；如果速度随数量下降，就不是。"
+    )
 
 
 def own_resource(*, line: str | None) -> Fix:

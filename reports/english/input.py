@@ -272,8 +272,8 @@ def queueing() -> str:
 
 def queueing_refuted() -> str:
     return (
-        "Run with num_workers=1: if the pace stays nearly the same, the lock serialises the workers; if it falls with "
-        "the number of workers, it does not."
+        "Run with one worker, or with one trainer where trainers queue: if the pace stays nearly the same, the lock "
+        "lets only one work at a time; if it falls with their number, it does not."
     )
 
 

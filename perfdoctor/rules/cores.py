@@ -260,7 +260,7 @@ def _use_idle_cores(case: Case) -> Iterator[Advice]:
     if cores is None or used is None or threads is None:
         return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
-    more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers_with(MODEL_COMPUTE)))
+    more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers))
     if idle >= thresholds.IDLE_CORES and more > threads:
         in_code = _sets_threads(case)
         yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)

@@ -148,6 +148,13 @@ def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> N
     assert finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes == ()
 
 
+@pytest.mark.parametrize(("cores", "expected"), [(8.0, ["Let the arithmetic use 4 threads"]), (2.0, [])])
+def test_ranks_share_the_cores_that_are_idle_while_one_waits(cores: float, expected: list[str]) -> None:
+    """Two threads for each of two ranks on two cores made a job 0.2 times as fast: threads of a pool spin."""
+    numbers, settings = {"job_cores": 1.4, "neighbour_cores": 0.0}, {"cores": cores, "env.OMP_NUM_THREADS": "1"}
+    assert titles(finding("cpu.model_compute", ranks=2, numbers=numbers, settings={**settings})) == expected
+
+
 def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     """A job that keeps 1 of 2 cores busy cannot run more than twice as fast on both."""
     numbers = {"job_cores": 1.8, "runnable_threads": 14.0}

@@ -37,7 +37,7 @@ from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
-from perfdoctor.metrics.own_code import below, below_lines, by_function, without_torch
+from perfdoctor.metrics.own_code import below, by_function, without_torch
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
@@ -272,7 +272,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     longer = measure_longer(steps)
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
-    under = below_lines(job.stacks)
+    under = job.stacks.below_lines
     put(accounted.job, "double_precision", part_in_double(job))
     put(accounted.job, "fresh_memory", fresh_memory(job))
     put(accounted.job, "helpers_at_once", helpers_at_once(job))

@@ -156,11 +156,11 @@ class Account:
         arithmetic, rest = _apart(self.lines.get(MODEL_COMPUTE, {}), self.outside_torch)
         times = Amounts.summed([own, arithmetic])
         wanted = {line: self.outside_torch[owner_of(line)] * time - own[line] for line, time in times.items()}
-        moved = Amounts({line: min(amount, arithmetic[line]) for line, amount in wanted.items() if amount > 0})
-        total = min(sum(moved.values()), others.total)
+        wanted = Amounts({line: amount for line, amount in wanted.items() if amount > 0})
+        total = min(wanted.total, others.total)
         if total <= 0 or not rest:
             return self
-        moved = _scaled(moved, total)
+        moved = _scaled(wanted, total)
         lines = {
             **self.lines,
             PYTHON_OVERHEAD: Amounts.summed([own, moved, others, _scaled(others, -total)]),

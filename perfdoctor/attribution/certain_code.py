@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind
-from perfdoctor.metrics.own_code import below_lines, by_owner, owner_of
+from perfdoctor.metrics.own_code import by_owner, owner_of
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
@@ -49,7 +49,7 @@ def functions_outside_torch(job: JobTimeline, pid: int) -> dict[str, float]:
 
     Python's interpreter also runs torch's own modules; those are innermost then.
     """
-    under = by_owner(below_lines(job.stacks))
+    under = by_owner(job.stacks.below_lines)
     seen: dict[str, list[bool]] = {}
     for kind, location in _certain_code(job, pid):
         if location.line:

@@ -24,6 +24,8 @@ POOL_THREADS = "OMP_NUM_THREADS"
 POOL_THREADS_TOO = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Whether threads of that pool that have nothing to do spin or sleep (OpenMP 5.0, 6.7).
 POOL_WAITING = "OMP_WAIT_POLICY"
+# Of memory, on x86-64 and most ARM; where it is larger, what is counted in pages is told as less than it is.
+PAGE_BYTES = 4096
 # glibc then gives no memory back to the kernel when it is freed, and takes large pieces from what it kept (mallopt(3)).
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(64 * 2**20)}
 # Pages of 2 MiB instead of 4 KiB: for tensors on the CPU (PyTorch's allocator), and for the rest (glibc from 2.35 on).

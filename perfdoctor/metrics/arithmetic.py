@@ -8,6 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.symbols import bits
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, Symbol
@@ -17,8 +18,6 @@ from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 
 # Where files may be mapped, whose pages take faults too.
 _FILES = ("data", "saving")
-# Of x86-64, and of most ARM.
-_PAGE_BYTES = 4096
 
 
 def part_in_double(job: JobTimeline) -> float | None:
@@ -48,8 +47,10 @@ def fresh_memory(job: JobTimeline) -> float | None:
 def _fresh_memory(job: JobTimeline, trainer: Process) -> float | None:
     """The same of one: what its main thread takes faults for, beyond the memory that it keeps."""
     main = job.threads.main(trainer.pid)
-    read = np.flatnonzero(~np.isnan(main.minor_faults)) if main is not None else np.array([], dtype=np.int64)
-    if main is None or len(read) < 2 or not job.minor_fault_s:
+    if main is None or not job.minor_fault_s:
+        return None
+    read = np.flatnonzero(~np.isnan(main.minor_faults))
+    if len(read) < 2:
         return None
     times, faults = main.counted_ns[read], np.diff(main.minor_faults[read])
     span_s = float(times[-1] - times[0]) / NS_PER_S
@@ -66,4 +67,4 @@ def _fresh_memory(job: JobTimeline, trainer: Process) -> float | None:
 def _grown_pages(job: JobTimeline, trainer: Process) -> float:
     """By how many pages its memory has grown, each of which took a fault once; 0 where it shrank."""
     size = job.counters.get(f"pid:{trainer.pid}", "rss_bytes")
-    return 0.0 if size is None else max(0.0, float(size.values[-1] - size.values[0])) / _PAGE_BYTES
+    return 0.0 if size is None else max(0.0, float(size.values[-1] - size.values[0])) / PAGE_BYTES

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.hardware import PCIE_GT_PER_S
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.names import Numbers, Trainers, put
 from perfdoctor.timeline.readings import Readings, total
 
 _MB = 1e6  # bytes
-_PAGE_BYTES = 4096  # of the job's host; larger ones make it less than it is
 _WAITS_FOR_REPAIR = ("row_remapping_pending", "row_remapping_failed", "page_retirement_pending")
 _NVLINK_ERRORS = ("nvlink_replays_total", "nvlink_crc_errors_total")
 _FABRIC_ERRORS = ("symbol_errors_total", "link_downs_total", "link_recoveries_total", "resent_packets_total")
@@ -148,6 +148,6 @@ def _measure_memory(numbers: Numbers, readings: Readings) -> None:
     put(numbers, "reclaimed", None if reclaimed is None else reclaimed / _MB)
     again, fetched = readings.rate(inner, "refaults_total"), readings.rate("job", "storage_read_bytes_total")
     # Where the group reads more again than the job reads at all, others are in it too, and whose it is is not known.
-    if again is not None and fetched and again * _PAGE_BYTES <= fetched:
-        put(numbers, "read_again", again * _PAGE_BYTES / fetched)
+    if again is not None and fetched and again * PAGE_BYTES <= fetched:
+        put(numbers, "read_again", again * PAGE_BYTES / fetched)
     put(numbers, "compaction_stalls", readings.rate("host", "compaction_stalls_total"))

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from perfdoctor.knowledge.frames import package_of
 from perfdoctor.timeline.amounts import Amounts
 
 if TYPE_CHECKING:
-    from perfdoctor.timeline.stacks import Stacks  # traces do without
+    pass  # traces do without
 
 _SHOWN = 5  # functions: as many as a report has lines for
 _MODULE = "<module>"
@@ -44,19 +43,8 @@ def owner_of(line: str) -> str:
     return line if function in ("", _MODULE) else f"{place.rpartition(':')[0]} {_INNER.sub('', function)}"
 
 
-def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
-    """What was innermost while each line of the job's own was on a stack: package to nanoseconds, "" for the line."""
-    found: dict[str, Amounts[str]] = {}
-    for series in stacks.series:
-        for number, amount_ns in series.amounts_ns().items():
-            if line := stacks.locations[number].line:
-                package = package_of(stacks.frames[number][-1].file)
-                found.setdefault(line, Amounts())[package] += amount_ns
-    return found
-
-
 def by_owner(under: Mapping[str, Mapping[str, float]]) -> dict[str, Amounts[str]]:
-    """The same of whole functions."""
+    """What was innermost below lines (``Stacks.below_lines``), by function."""
     found: dict[str, Amounts[str]] = {}
     for line, packages in under.items():
         found[owner_of(line)] = Amounts.summed([found.get(owner_of(line), {}), packages])

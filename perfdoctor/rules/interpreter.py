@@ -164,7 +164,7 @@ def _call_less(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
     yield from compute_rarely(case)
     lines, share = _named_outside_torch(case)
-    if lines and lines[:1] != tuple(line for line, _ in case.done_afterwards[:1]):
+    if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
     yield from _compile(case)

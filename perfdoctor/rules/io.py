@@ -6,15 +6,15 @@ from typing import NamedTuple
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE_READ, SWAP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import IN_MEMORY
+from perfdoctor.knowledge.environment import IN_MEMORY, PAGE_BYTES
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.input import no_more_workers, worker_fixes
 from perfdoctor.rules.rule import Rule, times_rarer
 from perfdoctor.rules.workers import plan_workers
 
-# The kernel counts refaults in pages: of 4 KiB on x86-64, and mostly on ARM.
-_PAGE_MB = 4096 / 1e6
+# The kernel counts refaults in pages.
+_PAGE_MB = PAGE_BYTES / 1e6
 
 
 def _read_otherwise(case: Case) -> Iterator[Advice]:

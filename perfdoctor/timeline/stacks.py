@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.recording.reader import Recording
@@ -159,6 +159,16 @@ class Stacks:
         stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls)
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
         return stacks
+
+    @cached_property
+    def below_lines(self) -> dict[str, Amounts[str]]:
+        """What was innermost while each line of the job's own was on a stack: package to ns, "" for the line."""
+        found: dict[str, Amounts[str]] = {}
+        for series in self.series:
+            for number, amount_ns in series.amounts_ns().items():
+                if line := self.locations[number].line:
+                    found.setdefault(line, Amounts())[package_of(self.frames[number][-1].file)] += amount_ns
+        return found
 
     def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""

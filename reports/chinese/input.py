@@ -200,19 +200,21 @@ def queueing_refuted() -> str:
 
 
 def own_resource(*, line: str | None) -> Fix:
-    place = f"这个锁在 {line} 获取。" if line else ""
     return fix(
         "让每个 worker 进程使用自己的资源，而不是共享的锁",
-        f"一个 worker 进程持有锁时其他的都在排队，所以多个 worker 进程只有一个的速度。{place}",
+        f"一个 worker 进程持有锁时其他的都在排队，所以多个 worker 进程只有一个的速度。{_taken_at(line)}",
     )
 
 
 def lock_update(*, line: str | None) -> Fix:
-    place = f"锁在 {line} 处获取。" if line else ""
     return fix(
         "只在更新权重时持有锁",
-        f"一个训练进程持有锁时，其他进程都停着，合起来只有一个进程那么快。{place}梯度是各进程自己的，只有权重是共享的。",
+        f"一个训练进程持有锁时，其他进程都停着，合起来只有一个进程那么快。{_taken_at(line)}梯度是各进程自己的，只有权重是共享的。",
     )
+
+
+def _taken_at(line: str | None) -> str:
+    return f"这个锁在 {line} 获取。" if line else ""
 
 
 def lock_shared_part() -> Fix:

@@ -278,10 +278,9 @@ def queueing_refuted() -> str:
 
 
 def own_resource(*, line: str | None) -> Fix:
-    place = f" It is taken at {line}." if line else ""
     return Fix(
         "Give every worker its own resource instead of a shared lock",
-        f"One worker holds the lock while the others queue, so several workers are as fast as one.{place}",
+        f"One worker holds the lock while the others queue, so several workers are as fast as one.{_taken_at(line)}",
         "def __getitem__(self, index):\n"
         "    if self._file is None:  # opened in the worker, at its first sample\n"
         "        self._file = open(self.path, 'rb')\n"
@@ -290,13 +289,16 @@ def own_resource(*, line: str | None) -> Fix:
 
 
 def lock_update(*, line: str | None) -> Fix:
-    place = f" It is taken at {line}." if line else ""
     return Fix(
         "Take the lock for the update only",
-        f"While one trainer holds the lock, the others stand still, so that all are as fast as one.{place} Gradients "
-        "are each process's own; only the weights are shared.",
+        f"While one trainer holds the lock, the others stand still, so that all are as fast as one.{_taken_at(line)} "
+        "Gradients are each process's own; only the weights are shared.",
         "loss.backward()  # this and the model's call before it, outside the lock\nwith lock:\n    optimizer.step()",
     )
+
+
+def _taken_at(line: str | None) -> str:
+    return f" It is taken at {line}." if line else ""
 
 
 def lock_shared_part() -> Fix:

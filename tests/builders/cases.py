@@ -24,7 +24,7 @@ def finding(
     below: dict[str, float] | None = None,
     neighbours: tuple[Neighbour, ...] = (),
     afterwards: tuple[tuple[str, float], ...] = (),
-    calling: tuple[tuple[str, float], ...] = (),
+    outside: tuple[tuple[str, float], ...] = (),
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
@@ -38,7 +38,7 @@ def finding(
     case = Case(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
-        neighbours=neighbours, done_afterwards=afterwards, outside_torch=calling,
+        neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

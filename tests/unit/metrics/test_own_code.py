@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.own_code import below, below_lines, by_function
+from perfdoctor.metrics.own_code import below, by_function
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -33,6 +33,6 @@ def test_what_runs_below_a_line_is_weighed_by_time() -> None:
     own = Frame("/home/me/train.py", "read", 7)
     loading = (own, Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "load", 1))
     seen = jobs.stacks(1, (own,), loading, loading, loading, (), times=5, every_s=0.01)
-    under = below_lines(Stacks.read(seen))
+    under = Stacks.read(seen).below_lines
     assert dict(under["/home/me/train.py:7 read"]) == {"": 10 * MS, "PIL": 30 * MS}
     assert below({"/home/me/train.py:7 read": 2.0, "x.py:1 f": 1.0}, under) == {"PIL": 0.75, "": 0.25}

@@ -176,7 +176,7 @@ def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
     found = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), below={"PIL": 0.8, "": 0.2})
     assert titles(found) == ["Do less, or do it more rarely, at a.py:3 dump"]
     assert found.summary.startswith("Work of other libraries (PIL) beside the model takes 50 %")
-    known = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), calling=(("a.py:8 near", 0.2),))
+    known = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), outside=(("a.py:8 near", 0.2),))
     assert titles(known) == ["Do less, or do it more rarely, at a.py:8 near"]
     assert known.predicted_speedup == pytest.approx(1 / 0.8)
     own = finding("cpu.python_overhead", numbers={**numbers, "library_code": 0.3}, lines=("a.py:3 dump",))
@@ -191,7 +191,7 @@ def test_a_function_that_runs_without_torch_gets_its_own_time_and_no_more(outsid
     """Of half the time in interpreter and dispatch, the rest may be the interpreter at torch's modules."""
     found = finding(
         "cpu.python_overhead", numbers={"interpreter_code": 0.7}, lines=("a.py:3 Net.forward",),
-        calling=(("a.py:8 distance", outside),),
+        outside=(("a.py:8 distance", outside),),
     )  # fmt: skip
     (own,) = (fix for fix in found.fixes if fix.title == "Make a.py:8 distance cheaper")
     assert own.predicted_speedup == pytest.approx(1 / (1 - outside))

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from perfdoctor.timeline.amounts import Amounts
-
-if TYPE_CHECKING:
-    pass  # traces do without
 
 _SHOWN = 5  # functions: as many as a report has lines for
 _MODULE = "<module>"

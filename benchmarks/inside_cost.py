@@ -236,7 +236,8 @@ def table(found, runs, steps):
     lines += [
         "",
         f"A bare step of the model takes {bare:.0f} µs. {runs} runs of {steps} steps each, ± one standard error.",
-        f"{versions}, Python {platform.python_version()}. Reproduce with `python benchmarks/inside_cost.py --write`.",
+        f"{versions}, Python {platform.python_version()}.",
+        f"Reproduce with `python benchmarks/inside_cost.py --runs {runs} --steps {steps} --write`.",
     ]
     return "\n".join(lines)
 

@@ -144,7 +144,8 @@ def main() -> int:
     for way, total in zip(arguments.way, totals, strict=True):
         print("\n".join(["", f"{way}:", *total.lines()]))
     if arguments.write:
-        for name, page in scoring.documents(results, conditions(skipped, arguments)).items():
+        options = f"--repeats {arguments.repeats} --seconds {arguments.seconds:g} --duration {arguments.duration:g}"
+        for name, page in scoring.documents(results, conditions(skipped, arguments), options).items():
             (DOCUMENTS / name).write_text(page)
     return 0 if all(total.good for total in totals) else 1
 

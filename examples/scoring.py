@@ -170,7 +170,7 @@ shares are, not how it does on jobs that nobody showed it.
 
 {conditions}
 
-Reproduce with `python examples/scorecard.py {options}--write`, as root on an otherwise idle machine
+Reproduce with `python examples/scorecard.py {options} --write`, as root on an otherwise idle machine
 with two cores.
 """
 WAYS = {
@@ -180,17 +180,19 @@ WAYS = {
 }
 
 
-def documents(results: list[Result], conditions: list[str]) -> dict[str, str]:
-    """The pages docs/accuracy.md and docs/accuracy-inside.md, by name, as far as there are results for them."""
+def documents(results: list[Result], conditions: list[str], options: str) -> dict[str, str]:
+    """The pages docs/accuracy.md and docs/accuracy-inside.md, by name, as far as there are results for them.
+
+    ``options`` are those that make the pages again, but for the way.
+    """
     outside, inside = [r for r in results if r.way == "attach"], [r for r in results if r.way != "attach"]
-    repeats = max(sum(r.example == results[0].example and r.way == results[0].way for r in results), 1)
     pages = {}
     if outside:
         how = "perfdoctor watches it from outside."
-        pages["accuracy.md"] = _page("Accuracy", how, outside, conditions, f"--repeats {repeats} ")
+        pages["accuracy.md"] = _page("Accuracy", how, outside, conditions, options)
     if inside:
         how = "`diagnose()` in its own code watches it."
-        options = f"--way {' '.join(dict.fromkeys(r.way for r in inside))} --repeats {repeats} "
+        options = f"--way {' '.join(dict.fromkeys(r.way for r in inside))} {options}"
         pages["accuracy-inside.md"] = _page("Accuracy of diagnose()", how, inside, conditions, options)
     return pages
 

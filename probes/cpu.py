@@ -53,9 +53,9 @@ class Cores:
         self._files = files
         self._online = _online(root)
 
-    def widest(self) -> int:
-        """How many cores the least confined process of the job may use."""
-        return max(map(len, self.allowed.values()), default=0) or len(self._online)
+    def usable(self) -> int:
+        """How many cores the job may use: those of all its processes, as ranks may be bound to cores of their own."""
+        return len(self.used()) or len(self._online)
 
     def used(self) -> frozenset[int]:
         """The cores that any process of the job may use."""
@@ -278,7 +278,7 @@ class CpuProbe:
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
             yield from self._cores.clock(now_ns, self._running())
             yield from self._quotas.limits(now_ns, pids)
-            usable = min(self._cores.widest(), self._quotas.cores or float("inf"))
+            usable = min(self._cores.usable(), self._quotas.cores or float("inf"))
             yield Reading(now_ns, "cpu", "job", "usable_cores", usable)
             ours = frozenset((*pids, *self._own_pids(pids)))
             yield from self._neighbours.sample(now_ns, ours, self._cores.used())

@@ -344,8 +344,7 @@ WAITING = (
     meaning(r"subprocess\.py", "communicate _communicate", ""),
     meaning(r"concurrent/futures/.*\.py", "result wait", ""),
 )
-# multiprocessing.Lock, Semaphore …
-LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")
+LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")  # multiprocessing.Lock, Semaphore …
 # Pickling a batch, and sending it to another process.
 HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
@@ -354,6 +353,7 @@ _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _MODULE = re.compile(r"(^|/)torch/nn/modules/module\.py$")
 _CALLS = ("_call_impl", "_wrapped_call_impl")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
+_GENERATION = re.compile(rf"{_INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
 
 
 def is_own(frame: Frame) -> bool:
@@ -369,6 +369,11 @@ def runs_training_loop(frame: Frame) -> bool:
 def in_loader(frame: Frame) -> bool:
     """Whether a frame is a DataLoader's."""
     return _LOADER.search(frame.file) is not None
+
+
+def generates_text(stack: Sequence[Frame]) -> bool:
+    """Whether a language model generates text: of what it says in a rollout it learns afterwards."""
+    return any(_GENERATION.search(frame.file) is not None for frame in stack)
 
 
 def is_import(stack: Sequence[Frame]) -> bool:

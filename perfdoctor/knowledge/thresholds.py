@@ -579,6 +579,9 @@ IDLE_WORKERS_USE = Threshold(0.25, "cores", "judgement: workers that use less to
 FULL_CORES = Threshold(
     0.85, "of the job's cores", "judgement: a job that fills so much of them needs no neighbour to lack a core"
 )
+POOL_AT_WORK = Threshold(
+    0.75, "of the threads that compute", "judgement: of a pool that is used less, more threads would idle as well"
+)
 IDLE_CORES = Threshold(0.5, "cores", "judgement: with less, more threads for the arithmetic find no free core")
 
 # GPUs.

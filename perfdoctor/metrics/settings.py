@@ -44,8 +44,9 @@ What is not known is absent.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -94,8 +95,9 @@ def read_code_settings(job: JobTimeline) -> Settings:
     Returns:
         ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
         samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
-        (``perfdoctor.metrics.helpers``); ``threads_set``: ``yes`` where its source sets how many compute; and all that
-        ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen.
+        (``perfdoctor.metrics.helpers``); ``threads_set``: how many compute as its source sets it, ``yes`` where that
+        is no plain number; and all that ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if
+        enough was seen.
     """
     pids = {trainer.pid for trainer in job.processes.trainers}
     workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
@@ -109,8 +111,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["loader"] = "no"
     if enough:
         found.setdefault("parallel", "no")
-    if any(call.callee in THREADS for call in job.source_calls):
-        found["threads_set"] = "yes"
+    if setting := [call.text for call in job.source_calls if call.callee in THREADS]:
+        found["threads_set"] = _largest_number(setting)
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):
@@ -122,6 +124,12 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
     return found
+
+
+def _largest_number(calls: Sequence[str]) -> str:
+    """The largest plain number with which any of these calls is made; ``yes`` where one takes another value."""
+    numbers = [int(found[1]) for text in calls if (found := re.search(r"\(\s*(\d+)\s*\)", text))]
+    return str(max(numbers)) if len(numbers) == len(calls) else "yes"
 
 
 def _uses(frames: Iterable[Frame]) -> Settings:

@@ -142,12 +142,13 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
     cores, runnable = case.setting("cores"), case.number("runnable_threads")
     if cores is None or runnable is None or not _is_crowded(case):
         return
-    processes = _count_processes(case)
-    fitting = max(1, int(_cores_of_arithmetic(case, cores)) // processes)
+    processes, fitting = _count_processes(case), _fitting_threads(case, cores)
     now, given = case.variable(POOL_THREADS), _given_threads(case)
     # A launcher like torchrun sets the variable; what the script sets afterwards counts.
-    overruled = given is not None and runnable > thresholds.OVERRULED_THREADS * given * processes
-    if (now == str(fitting) and not overruled) or (fitting == 1 and _is_single_threaded(case, runnable)):
+    pools = len(case.trainers) if _sets_threads(case) else processes
+    overruled = given is not None and runnable > thresholds.OVERRULED_THREADS * given * pools
+    fits = given is not None and given <= fitting and not overruled
+    if fits or (fitting == 1 and _is_single_threaded(case, runnable)):
         return
     yield advise(
         "cores.fewer_threads",
@@ -158,6 +159,18 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
         now=now,
         overruled=overruled,
     )
+
+
+def _fitting_threads(case: Case, cores: float) -> int:
+    """Threads with which each trainer's arithmetic fits on the cores that workers and other processes leave it.
+
+    Where it is not known what these use, each may compute as a trainer does.
+    """
+    used, own, trainers = case.number("job_cores"), case.number("trainer_cores"), max(1, len(case.trainers))
+    there = _cores_of_arithmetic(case, cores)
+    if used is None or own is None:
+        return max(1, int(there) // _count_processes(case))
+    return max(1, round((there - max(0.0, used - trainers * own)) / trainers))
 
 
 def _cores_of_arithmetic(case: Case, cores: float) -> float:
@@ -175,7 +188,10 @@ def _cores_of_arithmetic(case: Case, cores: float) -> float:
 
 def _given_threads(case: Case) -> float | None:
     """Threads of a process's pool unless code says otherwise: the variable's, or else one for each core it sees."""
-    return case.setting("affinity_cores") if case.variable(POOL_THREADS) is None else _threads_of_variable(case)
+    if case.variable(POOL_THREADS) is not None:
+        return _threads_of_variable(case)
+    seen = case.setting("affinity_cores")
+    return None if seen is None else _cores_of_arithmetic(case, seen)
 
 
 def _threads_of_variable(case: Case) -> int | None:
@@ -186,7 +202,7 @@ def _threads_of_variable(case: Case) -> int | None:
 
 def _sets_threads(case: Case) -> bool:
     """Whether the script says itself how many threads compute, which overrules the variable."""
-    return case.settings.get("threads_set") == "yes"
+    return "threads_set" in case.settings
 
 
 def _use_fewer_workers(case: Case) -> Iterator[Advice]:
@@ -261,7 +277,7 @@ def _use_idle_cores(case: Case) -> Iterator[Advice]:
         return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
     more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers))
-    if idle >= thresholds.IDLE_CORES and more > threads:
+    if idle >= thresholds.IDLE_CORES and more > threads and _uses_pool(case, threads):
         in_code = _sets_threads(case)
         yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)
 
@@ -270,8 +286,18 @@ def _limited_threads(case: Case) -> int | None:
     """To how many threads a trainer's arithmetic is limited; None where nothing limits it, or that is not known."""
     if not _sets_threads(case):
         return _threads_of_variable(case)
-    used = case.number("trainer_cores")
+    number, used = str(case.settings["threads_set"]), case.number("trainer_cores")
+    if number.isdigit():
+        return int(number) or None
     return None if used is None else max(1, round(used))
+
+
+def _uses_pool(case: Case, threads: int) -> bool:
+    """Whether the threads that a trainer's arithmetic has are at work: more of them do not help where they are not."""
+    main, cores = case.number("trainer_running"), case.number("trainer_cores")
+    if threads == 1:
+        return True
+    return main is not None and cores is not None and cores >= thresholds.POOL_AT_WORK * threads * main
 
 
 CORE_RULES = (

@@ -220,6 +220,13 @@ def by_no_call(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     return _of_share(case, cause, 0.8 * values["part"], values["part"], 1.0)
 
 
+def by_fewer_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """The part of the queues that workers make, as far as they are what keeps the job's cores busy."""
+    workers, job = case.number("worker_cores"), case.number("job_cores")
+    part = min(1.0, workers / job) if workers is not None and job else 1.0
+    return _of_share(case, cause, 0.0, part, 1.0)
+
+
 def by_fewer_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     """The queues; and, of the arithmetic, what threads beyond the cores spend on waking and waiting for each other.
 

@@ -94,7 +94,7 @@ GAINS: Mapping[str, Estimate] = {
     # Cores.
     "cores.fewer_threads_beside": estimates.fewer_threads_beside,
     "cores.fewer_threads": estimates.by_fewer_threads,
-    "cores.fewer_workers": estimates.UP_TO_ALL,
+    "cores.fewer_workers": estimates.by_fewer_workers,
     "cores.move_neighbours": estimates.ALL,
     "cores.wider_mask": estimates.ALL,
     "cores.raise_quota": estimates.ALL,

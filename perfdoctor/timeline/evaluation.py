@@ -3,19 +3,29 @@
 Nobody sees from outside whether gradients are kept, but a forward pass of training is followed by a backward pass.
 Four things tell one that is not: it lies below an evaluation loop of a library; the function that trains calls it
 below its last line of training; it lies in a loop over batches of its own, beside a line that makes whole steps; or
-many more samples of forward passes than usual lie between two of training.
+many more samples of forward passes than usual lie between two of training, at lines that train as well or in a loop
+over batches of their own. Passes that only act, in environments or on prompts, are what the next steps learn from.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import EVALUATION_LOOPS, Frame, calls_backward, calls_model, in_loader, package_of
+from perfdoctor.knowledge.frames import (
+    EVALUATION_LOOPS,
+    Frame,
+    calls_backward,
+    calls_model,
+    generates_text,
+    in_loader,
+    package_of,
+)  # fmt: skip
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, Function, functions
 
@@ -51,37 +61,87 @@ def with_evaluation(
     return found
 
 
-def evaluation_spans(series: StackSeries, locations: Sequence[CodeLocation]) -> list[tuple[int, int]]:
+def evaluation_spans(
+    series: StackSeries, stacks: Sequence[Stack], locations: Sequence[CodeLocation]
+) -> list[tuple[int, int]]:
     """When a thread that trains was seen in forward passes far more often than between two samples of training.
 
-    A loop may evaluate at the very lines at which it trains. A stack that was not seen to change counts once: whether
-    it lasted or was not sampled is not known.
+    A loop may evaluate at the very lines at which it trains; other passes evaluate if no training fetches its batches
+    where they fetch theirs. A stack that was not seen to change counts once: whether it lasted or was not sampled is
+    not known.
 
     Args:
         series: its stacks.
-        locations: of each stack, those marked that are known to belong to an evaluation.
+        stacks: the distinct stacks, outermost call first.
+        locations: of each, those marked that are known to belong to an evaluation.
 
     Returns:
         Begin and end of each such time, in ns.
     """
-    gaps = list(_between_training(series, locations))
+    gaps = list(_between_training(series, stacks, locations))
     if len(gaps) < thresholds.FEWEST_PASSES:
         return []
-    usual = max(1.0, float(np.median([passes for _, _, passes in gaps])))
-    return [(start, end) for start, end, passes in gaps if passes > thresholds.PASSES_WITHOUT_TRAINING * usual]
+    most = thresholds.PASSES_WITHOUT_TRAINING * max(1.0, float(np.median([len(gap.passes) for gap in gaps])))
+    ordinary = [gap for gap in gaps if len(gap.passes) <= most]
+    trains_at = {place for gap in ordinary for place in gap.passes}
+    fetches_at = {place for gap in ordinary for place in gap.fetches}
+    return [
+        (gap.start_ns, gap.end_ns)
+        for gap in gaps
+        if sum(place in trains_at for place in gap.passes) > most
+        or (len(gap.passes) > most and not gap.fetches <= fetches_at)
+    ]
 
 
-def _between_training(series: StackSeries, locations: Sequence[CodeLocation]) -> Iterator[tuple[int, int, int]]:
-    """Begin and end, in ns, of each time without a sample of training, and the samples of forward passes in it."""
-    begin, passes = int(series.times_ns[0]), 0
-    for start, lasted, number in series.entries():
-        location = locations[number]
+# A line of a file's function.
+_Place = tuple[str, str, int]
+
+
+@dataclass
+class _Gap:
+    """A time without a sample of training.
+
+    Attributes:
+        start_ns, end_ns: when it was.
+        passes: for each sample of a forward pass in it, from where the innermost function that trains led there.
+        fetches: where the job's own code fetches batches from a loader.
+    """
+
+    start_ns: int
+    end_ns: int = 0
+    passes: list[_Place] = field(default_factory=list)
+    fetches: set[_Place] = field(default_factory=set)
+
+
+def _between_training(
+    series: StackSeries, stacks: Sequence[Stack], locations: Sequence[CodeLocation]
+) -> Iterator[_Gap]:
+    numbers = {number for _, _, number in series.entries()}
+    training = {
+        (frame.file, frame.function)
+        for number in numbers
+        if locations[number].phase in _TRAINS
+        for frame in _before_torch(stacks[number])
+    }
+    gap = _Gap(int(series.times_ns[0]))
+    for start_ns, lasted_ns, number in series.entries():
+        stack, location = stacks[number], locations[number]
         if location.phase in _TRAINS:
-            yield begin, start, passes
-            begin, passes = start + lasted, 0
-        elif location.phase in _MODEL and not location.evaluates:
-            passes += 1
-    yield begin, int(series.times_ns[-1]), passes
+            gap.end_ns = start_ns
+            yield gap
+            gap = _Gap(start_ns + lasted_ns)
+        elif location.phase in _MODEL and not location.evaluates and not generates_text(stack):
+            own = [frame for frame in _before_torch(stack) if (frame.file, frame.function) in training]
+            gap.passes.extend((one.file, one.function, one.line) for one in own[-1:])
+        elif location.phase == "data" and any(map(in_loader, stack)):
+            gap.fetches.update((one.file, one.function, one.line) for one in _before_torch(stack)[-1:])
+    gap.end_ns = int(series.times_ns[-1])
+    yield gap
+
+
+def _before_torch(stack: Stack) -> Stack:
+    """The calls that lead to the first one of torch's."""
+    return tuple(itertools.takewhile(lambda frame: package_of(frame.file) != "torch", stack))
 
 
 def _in_loop_of_library(stack: Stack) -> bool:

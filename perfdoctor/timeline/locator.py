@@ -197,7 +197,8 @@ class Locator:
             return location
         if pid not in self._evaluations:
             series = self._of_main(pid)
-            self._evaluations[pid] = evaluation_spans(series, self._stacks.locations) if series is not None else []
+            known = self._stacks
+            self._evaluations[pid] = evaluation_spans(series, known.frames, known.locations) if series else []
         if not is_within(self._evaluations[pid], time_ns):
             return location
         return replace(location, in_evaluation=True, evaluates=location.phase in ("forward", "loss"))

@@ -48,7 +48,7 @@ def test_what_crowded_threads_burn_in_the_arithmetic_is_in_the_range() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "runnable", "by_code"),
-    [("", 8.0, True), ("", 2.6, False), ("8", 8.0, False), ("4", 8.0, True), ("auto", 8.0, False)],
+    [("", 8.0, True), ("8", 8.0, False), ("4", 8.0, True), ("auto", 8.0, False)],
 )
 def test_a_variable_is_not_advised_where_code_sets_more_than_it_gives(
     variable: str, runnable: float, by_code: bool
@@ -68,6 +68,26 @@ def test_threads_of_arithmetic_are_as_many_as_physical_cores() -> None:
     assert titles(few) == ["Let the arithmetic use 8 threads"]
     many = finding("cpu.contention", numbers={"runnable_threads": 60.0}, settings=settings, workers=1)
     assert titles(many)[0] == "Use 4 compute threads per process"
+
+
+@pytest.mark.parametrize(
+    ("cores", "beside", "workers", "fitting"),
+    [(8.0, 0.3, 8, 8), (8.0, 4.2, 8, 4), (2.0, 0.3, 4, 2), (2.0, 1.2, 4, 1), (8.0, 0.0, 40, 8)],
+)
+def test_threads_fit_on_the_cores_that_others_leave_and_not_on_a_part_for_each_process(
+    cores: float, beside: float, workers: int, fitting: int
+) -> None:
+    """Workers and helpers that mostly sleep need no core of their own."""
+    numbers = {"runnable_threads": 3 * cores, "job_cores": cores, "trainer_cores": cores - beside, "worker_cores": 0.1}
+    found = finding("cpu.contention", numbers=numbers, settings={"cores": cores}, workers=workers)
+    assert titles(found)[0].startswith(f"Use {fitting} compute thread")
+
+
+def test_a_pool_that_fits_already_is_not_advised_anew() -> None:
+    """Crowded for moments: the default is one thread for each core, and workers leave it these."""
+    numbers = {"runnable_threads": 2.6, "job_cores": 1.9, "trainer_cores": 1.7}
+    found = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0, "affinity_cores": 2.0})
+    assert not any("compute thread" in title for title in titles(found))
 
 
 @pytest.mark.parametrize(("helpers", "cores_used", "advised"), [(4, 0.62, False), (4, 0.9, True), (0, 0.62, True)])
@@ -212,6 +232,16 @@ def test_threads_that_the_script_limits_may_be_more(cores_used: float, set_in_co
     found = finding("cpu.model_compute", share=0.95, numbers=numbers, settings=settings)
     assert ("Let the arithmetic use 2 threads" in titles(found)) is bool(told)
     assert not told or any(told in fix.why for fix in worded_fixes(found))
+
+
+@pytest.mark.parametrize(("used", "told"), [(1.1, False), (1.9, True)])
+def test_more_threads_are_no_use_to_a_pool_that_idles(used: float, told: bool) -> None:
+    """The script's own number counts, and not how many cores small operations keep busy."""
+    numbers = {"job_cores": used, "trainer_cores": used, "trainer_running": 0.97}
+    for cores, text in ((4.0, told), (2.0, False)):
+        settings: dict[str, str | float] = {"cores": cores, "threads_set": "2"}
+        found = finding("cpu.model_compute", share=0.95, numbers=numbers, settings=settings)
+        assert any("Let the arithmetic use" in title for title in titles(found)) is text
 
 
 def test_a_variable_that_gives_no_thread_limits_nothing() -> None:

@@ -14,6 +14,7 @@ LAYER = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.forward", 125)
 NORM = Frame(f"{TORCH}/nn/modules/normalization.py", "LayerNorm.forward", 220)
 PARAMETERS = Frame(f"{TORCH}/nn/modules/module.py", "Module.named_parameters", 2700)
 LIGHTNING = Frame("/v/lib/python3.11/site-packages/lightning/pytorch/loops/evaluation_loop.py", "run", 150)
+GENERATION = Frame("/v/lib/python3.11/site-packages/transformers/generation/utils.py", "sample", 900)
 SAVE = Frame(f"{TORCH}/serialization.py", "save", 900)
 
 
@@ -79,6 +80,25 @@ def test_many_passes_between_two_samples_of_training_are_an_evaluation() -> None
     assert 0.5 < share(*TRAINING * 10, *evaluation) < 0.75
     usual = [(main(20), MODULE, layer) for layer in (LAYER, NORM)] * 2
     assert share(*[*usual, (main(21), BACKWARD)]) == 0
+
+
+def test_passes_at_lines_that_only_act_are_none() -> None:
+    """A rollout before each block of training, by a method that training calls too."""
+    acts = [(main(11), called("act", 5), MODULE, layer) for layer in (LAYER, NORM)] * 20
+    update = [(main(20), called("act", 5), MODULE, LAYER), (main(21), BACKWARD)] * 10
+    assert share(*(acts + update) * 3) == 0
+    same_loop = [(main(11), called("epoch", 5), MODULE, layer) for layer in (LAYER, NORM)] * 20
+    epoch = [(main(20), called("epoch", 5), MODULE, LAYER), (main(20), called("epoch", 6), BACKWARD)] * 10
+    assert share(*(same_loop + epoch) * 3) > 0.5
+
+
+def test_passes_over_batches_that_no_training_fetches_are_an_evaluation_above_it_too() -> None:
+    fetched = [(main(20), LOADER), *TRAINING] * 10
+    passes = [(main(11), called("check", 5), MODULE, layer) for layer in (LAYER, NORM)] * 20
+    assert share(*passes, *fetched) == 0
+    assert share((main(11), called("check", 4), LOADER), *passes, *fetched) > 0.4
+    generated = [(*stack[:2], GENERATION, MODULE, LAYER) for stack in passes]
+    assert share((main(11), called("check", 4), LOADER), *generated, *fetched) == 0
 
 
 # A stage of whole steps, called at a line of a loop.

@@ -14,7 +14,8 @@ from perfdoctor.messages import say
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.gains import freed
-from perfdoctor.rules.verdict import confidence, decide, imbalance, late_shares, share_ranges, straggler
+from perfdoctor.rules.stretches import single_stretches
+from perfdoctor.rules.verdict import confidence, decide, imbalance, late_shares, share_ranges, straggler, surest
 
 
 def build(
@@ -38,7 +39,9 @@ def build(
         late_ranks_explained: whether it is known what a rank does for which others wait; if not, such a rank may be
             why no bottleneck can be named.
     """
-    findings, broken = find(replace(case, ranges=share_ranges(accounts), late=late_shares(accounts)))
+    once, ranges = single_stretches(accounts), share_ranges(accounts)
+    ranges |= {cause: (0.0, ranges[cause][1]) for cause in once if cause in ranges}
+    findings, broken = find(replace(case, ranges=ranges, once=once, late=late_shares(accounts)))
     if missing is not None:
         findings = []  # where nobody trains there is no step that a cause could cost time
     first = missing or decide(case.shares, accounts, level, late_ranks_explained=late_ranks_explained)
@@ -46,6 +49,8 @@ def build(
         verdict = Verdict(None, None, 0.0, 0.0, 1.0, first.straggler_rank, level, first.summary, first)
     else:
         verdict = _verdict(first, case, accounts, findings, level)
+        if first in once:
+            verdict = replace(verdict, confidence=min(verdict.confidence, surest(1)))
     # The verdict's finding comes first, then other bottlenecks, then what is none, each by its share.
     findings.sort(key=lambda found: (found.cause != verdict.cause, CAUSES[found.cause].healthy, -found.share))
     return Diagnosis(__version__, verdict, _breakdown(case), tuple(findings), not_examined=tuple(broken))

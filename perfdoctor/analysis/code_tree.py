@@ -43,10 +43,10 @@ def code_tree(job: JobTimeline, process: Process, role: str, samples: Sequence[S
         The tree; without calls where no stack was seen.
     """
     stacks: dict[tuple[Frame, ...], Amounts[str]] = {}
-    for time_ns, causes, _ in samples[:: 1 + len(samples) // _ENOUGH]:
-        found = job.locator.stack_at(process.pid, time_ns, job.observe(process, time_ns))
+    for sample in samples[:: 1 + len(samples) // _ENOUGH]:
+        found = job.locator.stack_at(process.pid, sample.time_ns, job.observe(process, sample.time_ns))
         if found is not None and found[0]:
-            stacks[found[0]] = Amounts.summed([stacks.get(found[0], {}), causes])
+            stacks[found[0]] = Amounts.summed([stacks.get(found[0], {}), sample.causes])
     root = _Calls()
     skipped = _common_library_frames(list(stacks))
     for stack, causes in stacks.items():

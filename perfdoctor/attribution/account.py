@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
@@ -22,11 +23,19 @@ _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
 
 class Sampled(NamedTuple):
-    """One sample of a process: when, the seconds that it stands for by cause, and of a trainer the phase it was in."""
+    """One sample of a process.
+
+    Attributes:
+        time_ns: when it was taken.
+        causes: the seconds that it stands for, by cause.
+        phase: that a trainer was in.
+        late: of these seconds, those that a trainer waited for other ranks.
+    """
 
     time_ns: int
     causes: Amounts[str]
     phase: str = ""
+    late: Mapping[int, float] = MappingProxyType({})
 
 
 @dataclass

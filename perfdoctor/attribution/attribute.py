@@ -7,7 +7,7 @@ over the accounts settle what only the whole recording shows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import compress
+from itertools import compress, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ import numpy.typing as npt
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.context import read_context
 from perfdoctor.attribution.gpu import settle_with_gpus
-from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
+from perfdoctor.attribution.late_ranks import charge_excess
+from perfdoctor.attribution.passes import charge_slowest_stage, name_latency, settled_samples
 from perfdoctor.attribution.share import LAUNCHING
 from perfdoctor.attribution.trainers import JobClassifier, TrainerClassifier
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
@@ -52,7 +53,10 @@ def attribute(*hosts: JobTimeline) -> list[Account]:
         [charge_slowest_stage(context, account) for account in some]
         for context, some in zip(contexts, settled, strict=True)
     ]
-    return charge_excess(name_latency(hosts, charged))
+    begins = [job.span[0] for job, some in zip(hosts, charged, strict=True) for _ in some]
+    accounts_of_all = name_latency(hosts, charged)
+    samples = [settled_samples(*of) for of in zip(accounts_of_all, begins, repeat(BLOCK_NS))]
+    return charge_excess(accounts_of_all, samples)
 
 
 def attribute_long_steps(job: JobTimeline) -> list[Account]:
@@ -83,7 +87,8 @@ def _account_for(classifier: TrainerClassifier, trainer: Process, weigh: Weigh) 
         shares = classifier.shares(seen)
         account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
         causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
-        account.samples.append(Sampled(time, causes, seen.location.part_of_step))
+        late = Amounts.summed({share.rank: share.weight * seconds} for share in shares if share.rank is not None)
+        account.samples.append(Sampled(time, causes, seen.location.part_of_step, late))
     return account.with_backward_at_forward(_OF_OPERATIONS).with_overhead_outside_torch()
 
 

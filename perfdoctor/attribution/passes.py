@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from perfdoctor.attribution.account import Account, Sampled, asks_for_exchange
 from perfdoctor.attribution.context import Context
@@ -97,36 +96,6 @@ def _cores_used(job: JobTimeline) -> float:
         for thread in job.threads.by_tid.values()
     )
     return float(min(1.0, running_ns / (end - start) / job.cores))
-
-
-def charge_excess(accounts: Sequence[Account]) -> list[Account]:
-    """Charges waiting for a rank to what that rank does more of, not to what it does at that very instant.
-
-    A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time
-    on than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as
-    there is no excess, the instant's own activity stands. What ranks exchange with each other makes none of them late.
-    """
-    own = {account.trainer.rank or 0: Amounts.summed(map(_local, account.own.values())) for account in accounts}
-    return [_charged(account, own) for account in accounts]
-
-
-def _charged(account: Account, own: Mapping[int, Amounts[str]]) -> Account:
-    mine, waits = own[account.trainer.rank or 0], dict(account.waits)
-    for rank, waited in account.waited_for().items():
-        excess = Amounts({cause: max(0.0, amount - mine[cause]) for cause, amount in own[rank].items()})
-        if excess.total <= 0 or waited <= 0:
-            continue
-        charged = min(1.0, excess.total / waited)
-        for (block, other), amounts in account.waits.items():
-            if other == rank:
-                kept = {cause: amount * (1 - charged) for cause, amount in amounts.items()}
-                moved = {cause: part * charged * amounts.total for cause, part in excess.fractions().items()}
-                waits[block, other] = Amounts.summed([kept, moved])
-    return replace(account, waits=waits)
-
-
-def _local(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {cause: amount for cause, amount in amounts.items() if not cause.startswith("communication.")}
 
 
 def name_latency(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[Account]]) -> list[Account]:
@@ -219,9 +188,9 @@ def _settled(samples: list[Sampled], final: Mapping[str, float]) -> Iterable[Sam
     kept = {cause: min(1.0, after[cause] / amount) for cause, amount in before.items() if amount > 0}
     gained = Amounts({cause: amount - before[cause] for cause, amount in after.items() if amount > before[cause]})
     parts = gained.fractions()
-    for time_ns, causes, phase in samples:
-        stays = {cause: amount * kept.get(cause, 1.0) for cause, amount in causes.items()}
-        freed = causes.total - sum(stays.values())
+    for sample in samples:
+        stays = {cause: amount * kept.get(cause, 1.0) for cause, amount in sample.causes.items()}
+        freed = sample.causes.total - sum(stays.values())
         moved = Amounts.summed([stays, {cause: freed * part for cause, part in parts.items()}])
         counted = Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
-        yield Sampled(time_ns, counted, phase)
+        yield sample._replace(causes=counted)

@@ -164,7 +164,7 @@ DATA = (
     # packages that read and augment: torchvision, albumentations, WebDataset, LitData, Hugging Face datasets
     meaning(
         rf"{_INSTALLED}/(?:"
-        r"torchvision/(?:transforms|datasets|io)|albumentations|kornia/augmentation|webdataset|litdata|datasets|"
+        r"torchvision/(?:transforms|datasets|io)|albumentations|kornia/augmentation|torch_audiomentations|webdataset|litdata|datasets|"
         r"transformers/data)/.*\.py",
         "",
         "data",

@@ -72,8 +72,8 @@ BACKWARD_THREAD = Threshold(0.05, "cores", "judgement: less is a thread's housek
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"
 )
-SUPPLIED_BY_THREADS = Threshold(
-    0.02, "of the samples", "judgement: a trainer that waits for others less is not supplied by its own threads"
+SUPPLIED_BY_ITS_OWN = Threshold(
+    0.02, "of the samples", "judgement: a trainer that waits for others less gets nothing from its threads and helpers"
 )
 REGULAR_CALL = Threshold(
     0.05, "of the model's time", "judgement: a line with less of it is no training, but a validation now and then"
@@ -583,6 +583,10 @@ POOL_AT_WORK = Threshold(
     0.75, "of the threads that compute", "judgement: of a pool that is used less, more threads would idle as well"
 )
 IDLE_CORES = Threshold(0.5, "cores", "judgement: with less, more threads for the arithmetic find no free core")
+
+ONE_STRETCH = Threshold(0.5, "of the time watched", "judgement: what lasts for longer may well go on all the time")
+OF_ONE_STRETCH = Threshold(0.9, "of a cause's time", "judgement: the rest is single samples that look like it")
+DENSE_STRETCH = Threshold(0.1, "of a stretch's mean", "judgement: a second with less of it ends a stretch")
 
 # GPUs.
 SLOWER_GPU = Threshold(1.1, "times as long", "judgement: GPUs of one model differ by a few percent")

@@ -83,6 +83,7 @@ class Case:
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         watched_s: seconds watched.
         ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
+        once: cause id to how long it lasted, in seconds, where it was met in a single stretch of the time.
         late: cause id to the fraction of all ranks' time that they wait for it in other ranks.
     """
 
@@ -105,6 +106,7 @@ class Case:
     neighbours: tuple[Neighbour, ...] = ()
     watched_s: float = 0.0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    once: Mapping[str, float] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)
 
     def range_of(self, cause: str) -> tuple[float, float]:

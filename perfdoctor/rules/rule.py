@@ -100,8 +100,13 @@ class Rule:
             ranks=ranks if len(set(ranks)) < len(case.trainers) else (),
             awaited=case.waits_for(ranks),
             clauses=tuple(self.clauses(case)),
-            remarks=tuple(self.remarks(case)),
+            remarks=(*self._seen_once(case), *self.remarks(case)),
         )
+
+    def _seen_once(self, case: Case) -> Iterator[Message]:
+        """That it was met in one stretch only, so that how often it comes is not known."""
+        if (seconds := case.once.get(self.cause)) is not None:
+            yield say("finding.once", seconds=seconds, watched=case.watched_s)
 
     def _speedup(self, case: Case, fixes: Iterable[Fix | Advice]) -> float:
         """That of the best fix, where the speed-up of one could be computed, within what the next bottleneck allows.

@@ -10,19 +10,20 @@ import numpy as np
 
 from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPROCESSING, THROTTLED
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import in_loader
 from perfdoctor.knowledge.threads import EXCHANGES, FILE_LOCKS, NOT_IN_POOL, OF_POOLS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import holds_lock_frame
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.locator import Locator
-from perfdoctor.timeline.processes import ProcessRoles
+from perfdoctor.timeline.processes import Process, ProcessRoles
 from perfdoctor.timeline.readings import Counters
 from perfdoctor.timeline.stand_ins import ENOUGH
 from perfdoctor.timeline.threads import Floats, JobThreads, ThreadSeries, ThreadState
 
 Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
 """A thread that trains: a trainer's main one, or autograd's; one of its intra-op thread pool; a supplier of input (a
-worker, another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer that
+worker, or another process or thread of the trainer's own where it waits for such); a Python thread of the trainer that
 only holds the GIL; one that moves and adds up what ranks exchange; or another."""
 
 
@@ -47,14 +48,14 @@ class ThreadKinds:
         process = self._processes.by_pid.get(thread.pid)
         is_main = thread.tid == self._threads.main_tid(thread.pid)
         if process is None or process.role != "trainer":
-            return "supplier" if process is not None and process.trainer_pid and is_main else "other"
+            return "supplier" if process is not None and is_main and self._supplies(process) else "other"
         if is_main or thread in self._threads.autograd(thread.pid):
             return "trainer"
         if thread.name.startswith(EXCHANGES):
             return "collective"
         if thread.tid not in self._gil.python_threads(thread.pid):
             return "pool" if self._is_in_pool(thread) else "other"
-        if self._is_supplied_by_threads(thread.pid):
+        if self._waits_for_its_own(thread.pid):
             return "supplier"
         return "GIL holder" if self._gil.keeps(thread.pid, thread.tid) else "other"
 
@@ -97,20 +98,30 @@ class ThreadKinds:
             ]
         return any(thread.is_runnable_at(time_ns) for thread in self._exchanging)
 
-    def _is_supplied_by_threads(self, pid: int) -> bool:
-        """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
+    def _supplies(self, process: Process) -> bool:
+        """Whether a process prepares input: one that is started beside the training, to evaluate, serves nobody."""
+        return process.role == "worker" or (process.trainer_pid != 0 and self._waits_for_its_own(process.trainer_pid))
+
+    def _waits_for_its_own(self, pid: int) -> bool:
+        """Whether a trainer was seen waiting for something that threads or helpers of its own may hand to it."""
         if pid not in self._supplied:
             times = self._threads.main_times(pid, most=ENOUGH)
             waits = sum(self._waits_for_others(pid, time) for time in times)
-            self._supplied[pid] = waits >= thresholds.SUPPLIED_BY_THREADS * len(times)
+            self._supplied[pid] = waits >= thresholds.SUPPLIED_BY_ITS_OWN * len(times)
         return self._supplied[pid]
 
     def _waits_for_others(self, pid: int, time_ns: int) -> bool:
+        """Whether a trainer waits at an instant for somebody who is no loader worker."""
         state = self._threads.main_at(pid, time_ns)
         if state.is_runnable or state.is_blocked:
             return False
         location = self._locator.locate(pid, time_ns, state)
-        return location.waits or location.phase == "data"
+        if not location.waits and location.phase != "data":
+            return False
+        if not self._processes.workers_of(pid):
+            return True
+        stack = self._locator.stack_at(pid, time_ns, state)
+        return stack is not None and not any(map(in_loader, stack[0]))
 
 
 # Who has the cores that a runnable thread lacks, and what that makes the cause.

@@ -27,6 +27,13 @@ def summary(
     return "".join(["；".join([text, *clauses]) + "。", *remarks])
 
 
+def once(*, seconds: float, watched: float) -> str:
+    return (
+        f"它全部集中在观察到的 {watched:.3g} 秒中的一段（{seconds:.3g} 秒）里：它多久出现一次、因而在整个训练中占多少，"
+        "并未看到；观察更久便知。"
+    )
+
+
 def spent_on(*, cause: str) -> str:
     return f"用于{cause}的墙钟时间"
 

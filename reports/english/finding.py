@@ -27,6 +27,13 @@ def summary(
     return " ".join(["; ".join([text, *clauses]) + ".", *remarks])
 
 
+def once(*, seconds: float, watched: float) -> str:
+    return (
+        f"All of it came in one stretch of {seconds:.3g} s, of {watched:.3g} s watched: how often it comes, and so "
+        "what it costs over the whole training, was not seen; a longer watch shows it."
+    )
+
+
 def spent_on(*, cause: str) -> str:
     return f"wall time spent on {cause}"
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from perfdoctor.knowledge.frames import Frame
 from tests.builders import jobs
 
 TRAINER, WORKER = 1, 2
+TORCH = "/v/lib/python3.11/site-packages/torch"
 
 
 def why_delayed(cores: float, idle: float, reachable: float = 2.0) -> dict[str, float]:
@@ -58,3 +60,27 @@ def test_what_perfdoctor_takes_is_nobodys_contention(own_cores: float) -> None:
     )
     why = job.cpu.delay_parts(jobs.at(5))
     assert why["cpu.contention"] == pytest.approx(neighbour / (neighbour + own_cores), abs=0.01)
+
+
+@pytest.mark.parametrize(("waits", "cause"), [(False, "cpu.contention"), (True, "cpu.input_preprocessing")])
+def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_waits_for_it(waits: bool, cause: str) -> None:
+    """An evaluation beside the training takes a core from it, and prepares nothing."""
+    backward = (Frame("/job/train.py", "main", 9), Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 623))
+    asking = (
+        Frame("/job/train.py", "main", 5),
+        Frame("/usr/lib/python3.11/multiprocessing/connection.py", "recv", 250),
+    )
+    job = jobs.timeline(
+        [
+            *jobs.process(TRAINER, parent=0),
+            *jobs.thread(TRAINER, TRAINER, "RRS" if waits else "R", call="read", target="pipe", run=0.5, delay=0.5),
+            *jobs.stacks(TRAINER, *([backward, backward, asking] if waits else [backward])),
+            *jobs.process(WORKER, parent=TRAINER),
+            *jobs.thread(WORKER, WORKER, run=0.5, delay=0.5),
+            *jobs.readings("job", "usable_cores", 1.0),
+            *jobs.readings("host", "neighbours_seconds_total", 0.0, 0.0, every_s=jobs.SECONDS),
+        ],
+        reachable_cores="1",
+    )
+    why = job.cpu.delay_parts(jobs.at(5))
+    assert why[cause] == pytest.approx(1, abs=0.01)

@@ -10,6 +10,7 @@ over batches of their own. Passes that only act, in environments or on prompts, 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -81,10 +82,11 @@ def evaluation_spans(
     gaps = list(_between_training(series, stacks, locations))
     if len(gaps) < thresholds.FEWEST_PASSES:
         return []
-    most = thresholds.PASSES_WITHOUT_TRAINING * max(1.0, float(np.median([len(gap.passes) for gap in gaps])))
-    ordinary = [gap for gap in gaps if len(gap.passes) <= most]
-    trains_at = {place for gap in ordinary for place in gap.passes}
-    fetches_at = {place for gap in ordinary for place in gap.fetches}
+    usual = max(1.0, float(np.median([len(gap.passes) for gap in gaps])))
+    most = thresholds.PASSES_WITHOUT_TRAINING * usual
+    ordinary = Counter(place for gap in gaps if len(gap.passes) <= 2 * usual for place in gap.passes)
+    trains_at = {place for place, count in ordinary.items() if count >= thresholds.REGULAR_CALL * ordinary.total()}
+    fetches_at = {place for gap in gaps if len(gap.passes) <= most for place in gap.fetches}
     return [
         (gap.start_ns, gap.end_ns)
         for gap in gaps

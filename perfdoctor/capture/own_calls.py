@@ -20,6 +20,7 @@ from perfdoctor.knowledge.libraries import (
     GRADIENT,
     IN_GRAPH,
     LOADERS,
+    PADS_ALL,
     THREADS,
 )
 from perfdoctor.results.edits import last_name
@@ -127,7 +128,8 @@ class _Reader(ast.NodeVisitor):
     """Goes through a file.
 
     Attributes:
-        calls: of backward passes, and what else is looked for, where it is known to be of ``CALLED_PACKAGES``.
+        calls: of backward passes, those that pad every text to one length, and what else is looked for, where it is
+            known to be of ``CALLED_PACKAGES``.
         training: for each call of a backward pass the loops around it in its function, the innermost one first.
     """
 
@@ -191,7 +193,7 @@ class _Reader(ast.NodeVisitor):
             self.training.add(self._loops)
         looked_for = name in CALLED_NAMES or (name == GRADIENT and _stays_in_graph(node))
         known = looked_for and self._package(node.func) in CALLED_PACKAGES
-        if self._statement is not None and (trains or known):
+        if self._statement is not None and (trains or known or _pads_all(node)):
             call = _ParsedCall(name, node, self._statement, self._scope)
             self.calls.append(call)
             for target in call.targets:
@@ -231,6 +233,11 @@ class _Reader(ast.NodeVisitor):
             function = function.value
         name = function.id if isinstance(function, ast.Name) else ""
         return self._imported.get(name, self._imported.get("*", ""))
+
+
+def _pads_all(call: ast.Call) -> bool:
+    """Whether it is asked to pad every text to one length."""
+    return any(PADS_ALL.fullmatch(ast.unparse(one)) for one in call.keywords)
 
 
 def _stays_in_graph(call: ast.Call) -> bool:

@@ -42,6 +42,7 @@ DEEPSPEED, MEGATRON, FULLY_SHARD, FSDP, DDP = "deepspeed", "megatron", "fully_sh
 SHARDED = frozenset((DEEPSPEED, FULLY_SHARD, FSDP))
 # How many operators an optimizer runs for its parameters.
 SINGLE, MULTI, FUSED = "single", "multi", "fused"
+ADAM = "Adam"  # and AdamW
 
 # Of several rows of a setting the first that is seen decides: DeepSpeed and Megatron also use what follows them.
 USES: tuple[Use, ...] = (
@@ -70,6 +71,10 @@ USES: tuple[Use, ...] = (
         "optimizer", SINGLE, r"torch/optim/(?:adam|adamw|sgd|adagrad)\.py",
         "_single_tensor_adam _single_tensor_adamw _single_tensor_sgd _single_tensor_adagrad",
     ),
+    # which optimizer it is, of those that have these ways
+    _use("update", ADAM, r"torch/optim/adamw?\.py"),
+    _use("update", "SGD", r"torch/optim/sgd\.py"),
+    _use("update", "Adagrad", r"torch/optim/adagrad\.py"),
     # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
     _use("loop", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
     _use("loop", "lightning", rf"{_INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
@@ -124,6 +129,8 @@ THREADS = frozenset(("set_num_threads",))
 BACKWARD = "backward"
 # torch.autograd.grad, and what makes of its work a part of the graph that a later backward pass goes through.
 GRADIENT, IN_GRAPH = "grad", "create_graph"
+# What tokenizers and collators are given that pads every text to one length, however short it is.
+PADS_ALL = re.compile(r"""\b(?:padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True\b)""")
 # Those that take the same arguments, together.
 SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
     LOADERS,

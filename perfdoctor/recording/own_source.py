@@ -22,7 +22,8 @@ class SourceLine(NamedTuple):
 class SourceCall(NamedTuple):
     """A call in the job's own source as it stood when the watching ended.
 
-    It is one that advice may change, that begins a backward pass, or that takes gradients through which one goes later.
+    It is one that advice may change, that begins a backward pass, that takes gradients through which one goes later, or
+    that pads every text to one length.
 
     Attributes:
         file: as stacks name it.

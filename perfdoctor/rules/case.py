@@ -131,6 +131,10 @@ class Case:
         seen = [trainer.number(name) or 0.0 for trainer in self.trainers]
         return sum(seen) / max(1, len(seen))
 
+    def phase(self, name: str) -> float:
+        """Fraction of the trainers' wall time that they were in a phase."""
+        return sum(trainer.phases.get(name, 0.0) for trainer in self.trainers) / max(1, len(self.trainers))
+
     def evidence(self, name: str) -> list[Evidence]:
         """A number as evidence: that of the whole job, or else those of its trainers; none where not measured."""
         owners: list[Case | Trainer] = [self] if name in self.numbers else list(self.trainers)

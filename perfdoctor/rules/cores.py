@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.causes import CONTENTION, INPUT_CAUSES, MODEL_COMPUTE, THROTTLED
+from perfdoctor.causes import CONTENTION, INPUT_CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD, THROTTLED
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, POOL_THREADS
+from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.interpreter import compute_rarely
+from perfdoctor.rules.interpreter import compute_rarely, fuse_optimizer
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.verdict import imbalance
 from perfdoctor.timeline.amounts import Amounts
@@ -245,10 +246,26 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
         yield advise("cores.single_precision", part=double)
+    yield from _update_in_one_pass(case)
     yield from _keep_memory(case)
+    yield from pad_less(case)
     if not case.mean_of("own_beside"):  # it counts as the model's
         yield from compute_rarely(case)
     yield from _use_idle_cores(case)
+
+
+def _update_in_one_pass(case: Case) -> Iterator[Advice]:
+    """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
+    arithmetic = case.phase("optimizer") - case.mean_of("own_updating") - case.mean_of("own_copying")
+    if case.settings.get("update") == ADAM and arithmetic >= thresholds.OPTIMIZER_SHARE:
+        yield from fuse_optimizer(case)
+
+
+def pad_less(case: Case) -> Iterator[Advice]:
+    """Batches that are padded to their longest text, where the source pads every text to one length."""
+    place = case.settings.get("pads_all")
+    if place:
+        yield advise("cores.pad_less", place=str(place))
 
 
 def _keep_memory(case: Case) -> Iterator[Advice]:
@@ -277,7 +294,8 @@ def _use_idle_cores(case: Case) -> Iterator[Advice]:
         return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
     more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers))
-    if idle >= thresholds.IDLE_CORES and more > threads and _uses_pool(case, threads):
+    large = case.share(MODEL_COMPUTE) >= case.share(PYTHON_OVERHEAD)  # than what it takes to call it; see the gain
+    if idle >= thresholds.IDLE_CORES and more > threads and large and _uses_pool(case, threads):
         in_code = _sets_threads(case)
         yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE
+from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
@@ -206,7 +207,13 @@ def beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
 
 
 def by_fused_update(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
-    """The calls of the optimizer's step, nearly all of which go; its arithmetic becomes cheaper at best."""
+    """The calls of the optimizer's step, nearly all of which go; its arithmetic becomes cheaper at best.
+
+    On a CPU Adam goes over memory a dozen times where the fused one does once: four sizes of models took 4.3 to 8.3
+    times as long, AdamW 2.3 to 7.9 (measured, 2 threads), which is to say that 0.75 of it go, 0.56 to 0.88.
+    """
+    if case.settings.get("update") == ADAM and not case.uses_gpu:
+        return Gain(0.56 * values["share"], 0.75 * values["share"], 0.88 * values["share"])
     parts = [trainer.number("own_updating") for trainer in case.trainers]
     known = [part for part in parts if part is not None]
     if not known:
@@ -269,8 +276,15 @@ def by_kept_memory(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
 
 
 def by_more_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
-    """The arithmetic, which scales a little worse than with the number of threads."""
-    times = values["more"] / float(values["threads"])
+    """The arithmetic, which scales a little worse than with the number of threads.
+
+    Operations must be large for that. Where calling them takes as long as they do, a second thread brought 1.09 times
+    the pace (measured), where it took 0.4 times as long 1.3 times, and 1.6 times where 0.1: there is work for no more
+    threads than for one, and one more for each time that the arithmetic takes as long as the calls.
+    """
+    calls = case.share(PYTHON_OVERHEAD)
+    useful = 1 + case.share(MODEL_COMPUTE) / calls if calls else float("inf")
+    times = min(values["more"] / float(values["threads"]), max(1.0, useful / values["threads"]))
     return _of_share(case, cause, 0.0, 1 - times**-thresholds.POOL_SCALING, 1 - 1 / times)
 
 

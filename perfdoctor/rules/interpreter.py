@@ -30,8 +30,7 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
 
 def fuse_optimizer(case: Case) -> Iterator[Advice]:
     """A fused optimizer, where the optimizer's own share of the step is large."""
-    shares = [trainer.phases.get("optimizer", 0.0) for trainer in case.trainers]
-    share = sum(shares) / max(1, len(shares))
+    share = case.phase("optimizer")
     if share >= thresholds.OPTIMIZER_SHARE and case.settings.get("optimizer") != FUSED:
         trainer = case.settings.get("loop") == "transformers"
         yield advise("interpreter.fused_optimizer", share=share, gpu=case.uses_gpu, trainer=trainer)

@@ -20,6 +20,8 @@ NAMES = {
     "worker_threads": "加载 worker 的线程数",
     "start_method": "worker 的启动方式",
     "pin_thread": "有线程锁页 batch",
+    "pads_all": "将所有文本填充到同一长度",
+    "update": "优化器",
     "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",
     "dataset": "样本的来源",

@@ -176,6 +176,17 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
     )
 
 
+def pad_less(*, place: str) -> Fix:
+    return Fix(
+        "Pad each batch to its longest text, and not every text to one length",
+        f"{place} pads every text to one length, and the model computes the padding as well. How much that is depends "
+        "on the texts: print (batch['attention_mask'] == 0).float().mean() of some batches. So much of the model's "
+        "arithmetic may go.",
+        "samples = [tokenizer(text, truncation=True) for text in texts]  # padded nowhere yet\n"
+        "loader = DataLoader(samples, batch_size=8, collate_fn=transformers.DataCollatorWithPadding(tokenizer))",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"The script limits it to {counted(threads, 'thread')}" if in_code else f"OMP_NUM_THREADS is {threads}"
     return Fix(

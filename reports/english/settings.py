@@ -20,6 +20,8 @@ NAMES = {
     "worker_threads": "Threads of a loader worker",
     "start_method": "How workers are started",
     "pin_thread": "A thread pins batches",
+    "pads_all": "Pads all texts to one length",
+    "update": "Optimizer",
     "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",
     "dataset": "What samples are taken from",

@@ -909,6 +909,18 @@ def transformers_arguments_are_what_they_are_told() -> None:
 
 
 @check
+def a_batch_is_padded_to_its_longest_text() -> None:
+    transformers = package("transformers")
+    words = package("tokenizers").Tokenizer(package("tokenizers.models").WordLevel({"[PAD]": 0, "a": 1}, unk_token="a"))
+    words.pre_tokenizer = package("tokenizers.pre_tokenizers").Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", model_max_length=64)
+    names = {"tokenizer": tokenizer, "texts": ["a a a"] * 8 + ["a"] * 8}
+    names |= {"transformers": transformers, "DataLoader": DataLoader}
+    batches = list(run("cores.pad_less", names)["loader"])
+    assert [tuple(batch["attention_mask"].shape) for batch in batches] == [(8, 3), (8, 1)]
+
+
+@check
 def attention_in_one_call_is_the_same() -> None:
     q, k, v = torch.randn(3, 2, 4, 16, 8)
     fused = eval(advice("gpu.fused_attention"), {"torch": torch, "q": q, "k": k, "v": v})

@@ -39,6 +39,20 @@ def test_a_simple_statement_is_kept_and_of_others_the_call_alone(source: str, te
     assert [call.text for call in found(source)] == [text]
 
 
+@pytest.mark.parametrize(
+    ("source", "is_kept"),
+    [
+        ("ids = tok(text, padding='max_length', max_length=256)", True),
+        ("ids = self.encode(text, pad_to_max_length=True)", True),
+        ("ids = tok(text, padding='longest')", False),
+        ("ids = conv(x, padding=1)", False),
+    ],
+)
+def test_calls_that_pad_every_text_are_found_whoever_they_call(source: str, is_kept: bool) -> None:
+    """The tokenizer may come out of any function of the job's own."""
+    assert [call.text for call in found(source)] == [source] * is_kept
+
+
 def test_a_call_with_a_secret_in_it_is_left_out() -> None:
     calls = found('x = DataLoader(Bucket(token="hf_abcdefghijklmnopqrst"))\ny = DataLoader(z)')
     assert [call.text for call in calls] == ["y = DataLoader(z)"]

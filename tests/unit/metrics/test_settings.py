@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
 from perfdoctor.timeline.code_location import locate
 from tests.builders import jobs
@@ -216,3 +217,23 @@ def test_what_is_only_imported_is_not_used() -> None:
     sharded = Frame(f"{PACKAGES}/torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "<module>", 30)
     assert of_code((*importing, sharded), (OWN,))["parallel"] == "no"
     assert of_code((OWN, sharded), (OWN,))["parallel"] == "fully_shard"
+
+
+@pytest.mark.parametrize(
+    ("texts", "setting"),
+    [
+        (["torch.set_num_threads(2)"], "2"),
+        (["torch.set_num_threads( 1 )", "torch.set_num_threads(4)"], "4"),
+        (["torch.set_num_threads(2)", "torch.set_num_threads(args.threads)"], "yes"),
+    ],
+)
+def test_the_number_of_threads_is_as_the_source_sets_it(texts: list[str], setting: str) -> None:
+    calls = [
+        SourceCall("/job/train.py", line, text, "set_num_threads", "main", None) for line, text in enumerate(texts)
+    ]
+    assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), *calls]))["threads_set"] == setting
+
+
+def test_where_every_text_is_padded_is_told() -> None:
+    call = SourceCall("/job/data.py", 40, "ids = tok(text, padding='max_length')", "tok", "encode", None)
+    assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))["pads_all"] == "/job/data.py:40 encode"

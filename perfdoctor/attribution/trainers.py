@@ -142,6 +142,11 @@ def _in_driver(classifier: TrainerClassifier, seen: Observation) -> Shares | Non
     return all_of(by_place(DEVICE_WAIT, seen.location) if waits else MEMORY_PRESSURE, seen.location)
 
 
+def _compiling(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    """torch.compile waits for compilers that it starts as processes, or for its own pool of them."""
+    return all_of(PYTHON_OVERHEAD, seen.location) if seen.location.detail == "compile" else None
+
+
 def _running(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     return running_trainer(classifier.context, seen) if seen.is_runnable else None
 
@@ -327,6 +332,7 @@ TRAINER: tuple[Classifier, ...] = (
     _in_driver,
     _running,
     _blocked,
+    _compiling,
     _starting_workers,
     _in_loader,
     _for_pool,

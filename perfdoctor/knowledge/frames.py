@@ -28,7 +28,9 @@ _FOLDERS = rf"site-packages|dist-packages|{_STANDARD}"
 # ``api.py`` was ``inside.py`` once: recordings of then have its frames.
 _OWN_HOOKS = r"/perfdoctor/(?:api|inside|lightning|transformers)\.py$|/probes/(?:inside|treated)/\w+\.py$"
 
-_IN_LIBRARY = re.compile(rf"/(?:{_FOLDERS})/|/torch/")
+# Python that torch.compile writes, in whichever folder its cache is: by a hash, its first letters as the folder's name.
+_COMPILED = r"/([a-z2-7]{2})/c\1[a-z2-7]{40,}\.py$"
+_IN_LIBRARY = re.compile(rf"/(?:{_FOLDERS})/|/torch/|{_COMPILED}")
 _MADE_OR_OURS = re.compile(rf"^<frozen|^<string>|{_OWN_HOOKS}")
 _PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:{_FOLDERS})/([^/.]+)")
 # torch.profiler takes the beginning of the module search path away, so a package's name begins the file's.
@@ -36,8 +38,7 @@ _PROFILED = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 
 # What every step of a job runs: code of its own, PyTorch, and what Python itself makes (as ``package_of`` names them).
 OF_A_STEP = frozenset(("", "torch", "python"))
-# The standard library's modules that format tracebacks; autograd's anomaly detection does so at every operator.
-FORMAT_TRACEBACKS = ("traceback", "linecache")
+FORMAT_TRACEBACKS = ("traceback", "linecache")  # as autograd's anomaly detection does at every operator
 
 
 def is_library(file: str) -> bool:
@@ -56,7 +57,7 @@ def package_of(file: str) -> str:
     found = _PACKAGE.search(file)
     if found:
         return found.group(1)
-    return "torch" if "/torch/" in file else "python" if file.startswith("<") else ""
+    return "torch" if _IN_LIBRARY.search(file) else "python" if file.startswith("<") else ""
 
 
 # What a frame may say that a thread is doing in a training step.
@@ -182,7 +183,7 @@ COMPILING = (
     # torch.compile, which calls the model's modules to see what they do
     meaning(
         r"torch/_(?:dynamo|inductor|functorch)/.*\.py",
-        "compile _compile compile_inner transform codegen",
+        "compile _compile compile_inner compile_fx_inner transform codegen",
         "other",
         "compile",
     ),
@@ -334,9 +335,8 @@ ONLY_WAITING = (
 WAITING = (
     *ONLY_WAITING,
     # queue.Queue, multiprocessing's connections, queues and locks
-    meaning(r"queue\.py", "get put", ""),
+    meaning(r"(?:queue|multiprocessing/queues)\.py", "get put", ""),
     meaning(r"multiprocessing/connection\.py", "_recv _recv_bytes _send _send_bytes recv_bytes recv", ""),
-    meaning(r"multiprocessing/queues\.py", "get put", ""),
     meaning(r"multiprocessing/synchronize\.py", "", ""),
     # sockets, TLS, asyncio's streams
     meaning(r"(?:socket|ssl|asyncio/.*)\.py", "recv_into readinto recv read connect send sendall", ""),

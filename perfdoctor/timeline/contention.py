@@ -116,7 +116,7 @@ class ThreadKinds:
         if state.is_runnable or state.is_blocked:
             return False
         location = self._locator.locate(pid, time_ns, state)
-        if not location.waits and location.phase != "data":
+        if location.detail == "compile" or (not location.waits and location.phase != "data"):
             return False
         if not self._processes.workers_of(pid):
             return True

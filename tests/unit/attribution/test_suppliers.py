@@ -110,3 +110,19 @@ def test_a_helper_that_copies_next_to_nothing_does_its_work_when_it_runs(
     watched = jobs.timeline([*trainer, *helper, *jobs.stacks(PID, (jobs.OWN,))])
     (share,) = supplier_shares(watched, watched.processes.by_pid[20], NOW - 600_000_000, Writing())
     assert (share.cause, share.line) == (cause, line)
+
+
+def test_compilers_that_torch_waits_for_prepare_no_input() -> None:
+    """Inductor starts a C++ compiler as a process for each kernel, at every length of a batch anew."""
+    backward = Frame("/v/lib/python3.11/site-packages/torch/_tensor.py", "Tensor.backward", 623)
+    compiling = Frame("/v/lib/python3.11/site-packages/torch/_inductor/compile_fx.py", "compile_fx_inner", 837)
+    waiting = Frame("/usr/lib/python3.11/threading.py", "Condition.wait", 327)
+    train = Frame("/job/train.py", "main", 9)
+    watched = jobs.timeline([
+        *jobs.process(PID), *jobs.thread(PID, PID, "RSSS", run=0.25),
+        *jobs.stacks(PID, (train, backward), *[(train, backward, compiling, waiting)] * 3),
+        *jobs.process(20, parent=PID), *jobs.thread(20, 20, "R", name="cc1plus", run=1.0),
+    ])  # fmt: skip
+    (account,) = attribute(watched)
+    assert account.causes()["cpu.python_overhead"] > 0.7 * account.seconds
+    assert account.causes()["cpu.input_preprocessing"] == 0

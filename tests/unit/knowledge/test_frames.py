@@ -4,12 +4,16 @@ import pytest
 
 from perfdoctor.knowledge.frames import is_library, is_library_in_trace, package_of
 
+# What torch.compile writes, in a cache of the job's own.
+COMPILED = "/home/me/.cache/inductor/bx/cbx4t3ichr3o4r5iih4airjasmsxwetxw56b3hntvnmovrlfiwbm.py"
+
 
 def test_packages_are_told_from_paths() -> None:
     assert package_of("/v/lib/python3.11/site-packages/PIL/Image.py") == "PIL"
     assert package_of("/usr/lib/python3.11/json/encoder.py") == "json"
     assert package_of("/usr/lib/python3.11/queue.py") == "queue"
     assert package_of("/src/pytorch/torch/nn/modules/linear.py") == "torch"
+    assert package_of(COMPILED) == "torch"
     assert package_of("/home/me/train.py") == ""
 
 
@@ -21,6 +25,8 @@ def test_packages_are_told_from_paths() -> None:
         ("/usr/lib64/python3.12/json/encoder.py", True),
         ("/src/pytorch/torch/nn/modules/linear.py", True),
         ("<frozen importlib._bootstrap>", True),
+        (COMPILED, True),
+        ("/home/me/bx/cbx.py", False),
         ("<string>", True),
         ("/home/me/perfdoctor/perfdoctor/api.py", True),
         ("/home/me/perfdoctor/probes/inside/ring.py", True),

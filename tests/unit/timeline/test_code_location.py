@@ -41,6 +41,15 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         # A compiler runs the model, to see what it does.
         ([MAIN, MODULE, Frame(f"{TORCH}/_dynamo/convert_frame.py", "_compile", 990), MODULE], "other", "compile"),
         ([MAIN, Frame(f"{TORCH}/_dynamo/eval_frame.py", "compile_wrapper", 900), MODULE], "forward", ""),
+        # So is a backward pass when it runs for the first time.
+        (
+            [
+                Frame(f"{TORCH}/autograd/__init__.py", "backward", 300),
+                Frame(f"{TORCH}/_inductor/compile_fx.py", "compile_fx_inner", 837),
+            ],
+            "other",
+            "compile",
+        ),
         ([MAIN, Frame(f"{TORCH}/serialization.py", "save", 900)], "saving", ""),
         # Compressing is the larger part of saving arrays; below a dataset it is the dataset's.
         ([MAIN, SAVEZ, Frame(f"{PYTHON}/zipfile.py", "_ZipWriteFile.write", 1140)], "saving", ""),

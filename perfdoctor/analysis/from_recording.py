@@ -328,6 +328,8 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
             put(own, "own_beside", account.beside / watched, of_process(pid))
         if account.copying:
             put(own, "own_copying", account.copying / watched, of_process(pid))
+        if account.recomputing:
+            put(own, "own_recomputing", account.recomputing / watched, of_process(pid))
         if account.compiling:
             put(own, "own_compiling", account.compiling / watched, of_process(pid))
             put(own, "own_recompiling", account.recompiling / watched, of_process(pid))

@@ -55,6 +55,7 @@ class Account:
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
+        recomputing: in which checkpointed blocks ran their forward pass again.
         updating: in which the optimizer's step was interpreter and dispatch.
         recompiling: of these, after the first step: a step compiles its backward pass and its optimizer after others of
             its parts have run, and what comes after such parts more often is compiled again.
@@ -82,6 +83,7 @@ class Account:
     fetching: float = 0.0
     sampling: float = 0.0
     compiling: float = 0.0
+    recomputing: float = 0.0
     updating: float = 0.0
     recompiling: float = 0.0
     evaluating: float = 0.0
@@ -111,6 +113,7 @@ class Account:
                 self.recompiling += seconds
         elif location.phase in ("backward", "optimizer"):
             self._has_run = True
+            self.recomputing += seconds * (location.detail == "recompute")
         for share in shares:
             amount = share.weight * seconds
             self.copying += amount * share.copying

@@ -593,9 +593,7 @@ SLOWER_GPU = Threshold(1.1, "times as long", "judgement: GPUs of one model diffe
 ROOM_FOR_BATCH = Threshold(
     0.5, "of the GPU's memory", "judgement: with more in use, merging kernels comes before a larger batch"
 )
-FULL_GPU_MEMORY = Threshold(
-    0.8, "of the GPU's memory", "judgement: with more in use, keeping all activations is not worth a try"
-)
+FULL_MEMORY = Threshold(0.8, "of the memory", "judgement: with more in use, keeping all activations is not worth a try")
 
 COMPILATIONS_OF_A_STEP = Threshold(
     2.0, "compilations after a part has run", "torch.compile: the backward pass when it first runs, then the optimizer"

@@ -68,6 +68,7 @@ THREADS: dict[str, Metric] = {
     "own_evaluating": Metric("trainer{} evaluating, with the batches for that", _OF_TIME, "stacks"),
     "own_beside": Metric("trainer{} computing below the model's passes, for no backward pass", _OF_TIME, "stacks"),
     "own_copying": Metric("trainer{} copying memory shared with forked processes", _OF_TIME, "threads"),
+    "own_recomputing": Metric("trainer{} in forward passes that checkpointed blocks run again", _OF_TIME, "stacks"),
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "drawn_before": Metric("preparation after something is drawn at random, another in each epoch", "of it", "stacks"),

@@ -14,6 +14,8 @@ from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.verdict import imbalance
 from perfdoctor.timeline.amounts import Amounts
 
+_MB = 1e6
+
 
 def _free_cores(case: Case) -> Iterable[Advice]:
     own = [*_widen_mask(case), *_use_fewer_threads(case), *_use_fewer_workers(case)]
@@ -246,12 +248,22 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
         yield advise("cores.single_precision", part=double)
+    yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
     yield from _keep_memory(case)
     yield from pad_less(case)
     if not case.mean_of("own_beside"):  # it counts as the model's
         yield from compute_rarely(case)
     yield from _use_idle_cores(case)
+
+
+def _keep_activations(case: Case) -> Iterator[Advice]:
+    """Activations kept instead of computed again, where memory has room for them."""
+    again, there, free = case.mean_of("own_recomputing"), case.setting("memory_bytes"), case.number("memory_available")
+    if again >= thresholds.REPORTED_SHARE:
+        used = None if not there or free is None else 1 - free * _MB / there
+        full = used is not None and used > thresholds.FULL_MEMORY
+        yield advise("cores.keep_activations", again=again, used=used, full=full)
 
 
 def _update_in_one_pass(case: Case) -> Iterator[Advice]:
@@ -342,7 +354,7 @@ CORE_RULES = (
     Rule(
         MODEL_COMPUTE,
         say("cores.arithmetic"),
-        ("trainer_running", "trainer_cores", "job_cores", "traced_operators"),
+        ("trainer_running", "trainer_cores", "job_cores", "traced_operators", "own_recomputing"),
         _compute_otherwise,
         say("cores.arithmetic_refuted"),
     ),

@@ -99,6 +99,7 @@ GAINS: Mapping[str, Estimate] = {
     "cores.wider_mask": estimates.ALL,
     "cores.raise_quota": estimates.ALL,
     "cores.keep_memory": estimates.by_kept_memory,
+    "cores.keep_activations": estimates.without_recomputing,
     "cores.single_precision": estimates.by_single_precision,
     "cores.equal_work": estimates.value("share"),
     "cores.more_threads": estimates.by_more_threads,

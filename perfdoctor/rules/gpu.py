@@ -44,7 +44,7 @@ def _keep_activations(case: Case) -> tuple[Advice, ...]:
     if again < thresholds.REPORTED_SHARE:
         return ()
     used = case.gpu_memory
-    full = used is not None and used > thresholds.FULL_GPU_MEMORY
+    full = used is not None and used > thresholds.FULL_MEMORY
     fewer = advise("gpu.checkpoint_less", again=again, used=used, full=full)
     selective = advise("gpu.checkpoint_selectively", again=again)
     return (selective, fewer) if full else (fewer, selective)

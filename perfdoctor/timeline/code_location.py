@@ -22,6 +22,7 @@ from perfdoctor.knowledge.frames import (
     WAITING,
     Frame,
     FrameMeaning,
+    calls_backward,
     is_own,
     package_of,
     runs_training_loop,
@@ -45,8 +46,8 @@ class CodeLocation:
         phase: one of ``perfdoctor.knowledge.frames.PHASES``.
         detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
             ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
-            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
-            ``AFTERWARDS`` or "".
+            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``,
+            ``recompute`` (of a forward pass, in the backward pass), ``PREPARES``, ``AFTERWARDS`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -137,6 +138,8 @@ def _phase(frames: Sequence[Frame], added: Sequence[FrameMeaning]) -> tuple[str,
     for frame in reversed(frames):
         for rule in INNERMOST:
             if rule.matches(frame):
+                if rule.phase in ("forward", "loss") and calls_backward(frames):
+                    return "backward", "recompute"
                 in_engine = rule.phase == "backward" and frame is frames[-1]
                 return rule.phase, "engine" if in_engine else rule.detail
     return "other", ""

@@ -15,6 +15,7 @@ _DATA = {
         "由 threading.Thread(target=draw, daemon=True) 填充，在 __iter__ 中取出"
     ),
     "once per {} batches": "每 {} 个批次一次",
+    "of transformers: {}": "transformers 的写法：{}",
     "padded nowhere yet": "这里还不填充",
     "no lists of dicts, no per-sample objects": "不要字典的列表，不要每个样本一个对象",
     "before: {}": "在此之前：{}",

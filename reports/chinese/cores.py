@@ -139,6 +139,19 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
     )
 
 
+def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
+    if used is None:
+        room = "没有看到还有多少空闲内存：请先检查，因为保留激活值需要内存。"
+    elif full:
+        room = f"主机内存已使用 {percent(used)}，因此放不下所有激活值。"
+    else:
+        room = f"主机内存还有 {percent(1 - used)} 空闲，可用来保留激活值。"
+    return fix(
+        "少对一些块做检查点，或完全不做",
+        f"检查点块在反向传播中会重新运行前向传播：占 {percent(again)} 的时间。{room}",
+    )
+
+
 def pad_less(*, place: str) -> Fix:
     return fix(
         "每个批次只填充到其中最长的文本，而不是把所有文本填充到同一长度",

@@ -176,6 +176,21 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
     )
 
 
+def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
+    if used is None:
+        room = "How much memory is free was not seen: check it before, as activations that are kept need it."
+    elif full:
+        room = f"{percent(used)} of the host's memory are in use, so not all activations will fit."
+    else:
+        room = f"{percent(1 - used)} of the host's memory are free for activations that are kept."
+    return Fix(
+        "Checkpoint fewer blocks, or none",
+        f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. {room}",
+        "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
+        "# of transformers: model.gradient_checkpointing_disable()",
+    )
+
+
 def pad_less(*, place: str) -> Fix:
     return Fix(
         "Pad each batch to its longest text, and not every text to one length",

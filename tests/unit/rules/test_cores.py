@@ -255,6 +255,22 @@ def test_a_large_update_is_made_in_one_pass(update: str, optimizer: float, likel
     assert found.predicted_speedup == pytest.approx(1 / (1 - (likely or 0.0)))
 
 
+@pytest.mark.parametrize(
+    ("again", "available", "least"), [(0.2, 12_000.0, 1.25), (0.2, 2_000.0, 1.0), (0.03, 12_000.0, None)]
+)
+def test_activations_are_kept_where_they_are_computed_again(
+    again: float, available: float, least: float | None
+) -> None:
+    found = finding(
+        "cpu.model_compute", share=0.9, numbers={"memory_available": available}, settings={"memory_bytes": 16e9},
+        trainer={"own_recomputing": again},
+    )  # fmt: skip
+    assert titles(found) == ["Checkpoint fewer blocks, or none"] * (least is not None)
+    if least is not None:
+        assert found.fixes[0].speedup_range is not None
+        assert found.fixes[0].speedup_range[0] == pytest.approx(least)
+
+
 @pytest.mark.parametrize(("arithmetic", "told"), [(0.9, 1.36), (0.6, 1.21), (0.4, None)])
 def test_more_threads_help_operations_that_take_longer_than_their_calls(arithmetic: float, told: float | None) -> None:
     """Measured: 1.6 times the pace at 0.9 of the time, 1.3 at 0.7, 1.1 at 0.5 and 0.9 at 0.26."""

@@ -41,6 +41,16 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         # A compiler runs the model, to see what it does.
         ([MAIN, MODULE, Frame(f"{TORCH}/_dynamo/convert_frame.py", "_compile", 990), MODULE], "other", "compile"),
         ([MAIN, Frame(f"{TORCH}/_dynamo/eval_frame.py", "compile_wrapper", 900), MODULE], "forward", ""),
+        # A checkpointed block runs its forward pass again in the backward pass.
+        (
+            [
+                Frame(f"{TORCH}/autograd/__init__.py", "backward", 300),
+                Frame(f"{TORCH}/utils/checkpoint.py", "recompute_fn", 1600),
+                MODULE,
+            ],
+            "backward",
+            "recompute",
+        ),
         # So is a backward pass when it runs for the first time.
         (
             [

@@ -7,7 +7,7 @@ over the accounts settle what only the whole recording shows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import compress, repeat
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -53,10 +53,11 @@ def attribute(*hosts: JobTimeline) -> list[Account]:
         [charge_slowest_stage(context, account) for account in some]
         for context, some in zip(contexts, settled, strict=True)
     ]
+    named = name_latency(hosts, charged)
+    if len(named) < 2 or any(len(account.samples) < account.sampled for account in named):
+        return charge_excess(named)
     begins = [job.span[0] for job, some in zip(hosts, charged, strict=True) for _ in some]
-    accounts_of_all = name_latency(hosts, charged)
-    samples = [settled_samples(*of) for of in zip(accounts_of_all, begins, repeat(BLOCK_NS))]
-    return charge_excess(accounts_of_all, samples)
+    return charge_excess(named, [settled_samples(*of, BLOCK_NS) for of in zip(named, begins, strict=True)])
 
 
 def attribute_long_steps(job: JobTimeline) -> list[Account]:

@@ -31,19 +31,18 @@ def charge_excess(accounts: Sequence[Account], samples: Sequence[Sequence[Sample
 
     Args:
         accounts: of all ranks.
-        samples: of each, as its account has settled them. Where they are missing, or one stands for many, all of the
-            time counts as one turn.
+        samples: of each, as its account has settled them, if each was attributed by itself. Without them all of the
+            time counts as one turn; so it does where waits are not in them: those on GPUs are known by their use.
     """
-    whole = len(samples) == len(accounts) and all(map(_has_all, accounts, samples))
-    works = list(map(_Work.by_turns, samples)) if whole else list(map(_Work.of_all_time, accounts))
+    seen = len(samples) == len(accounts) and all(map(_has_its_waits, accounts, samples))
+    works = list(map(_Work.by_turns, samples)) if seen else list(map(_Work.of_all_time, accounts))
     by_rank = dict(zip((account.trainer.rank or 0 for account in accounts), works, strict=True))
     return [_charged(account, by_rank) for account in accounts]
 
 
-def _has_all(account: Account, samples: Sequence[Sampled]) -> bool:
-    """Whether no sample stands for others, and all waits were sampled: those on GPUs are known by their use."""
+def _has_its_waits(account: Account, samples: Sequence[Sampled]) -> bool:
     waited = sum(sum(sample.late.values()) for sample in samples)
-    return len(samples) == account.sampled > 0 and math.isclose(waited, account.waited_for().total, rel_tol=1e-6)
+    return len(samples) > 0 and math.isclose(waited, account.waited_for().total, rel_tol=1e-6)
 
 
 def _charged(account: Account, works: Mapping[int, _Work]) -> Account:

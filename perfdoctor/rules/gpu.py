@@ -15,6 +15,7 @@ from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
+from perfdoctor.rules.cores import pad_less
 from perfdoctor.rules.rule import Rule
 
 # What a GPU's own work is attributed to; recomputed work is in all of them.
@@ -27,6 +28,7 @@ def _compute_less(case: Case) -> Iterator[Advice]:
         yield advise("gpu.check_late_gpu", times=times) if times >= thresholds.SLOWER_GPU else advise("gpu.same_work")
     yield from use_fewer_channels(case)
     yield from _keep_activations(case)
+    yield from pad_less(case)
     yield from _try_mixed_precision(case)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.knowledge import thresholds
@@ -16,6 +17,8 @@ from perfdoctor.timeline.amounts import Amounts, summed_by_block
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
+
+Floats = npt.NDArray[np.float64]
 
 
 def single_stretches(accounts: Sequence[Account]) -> dict[str, float]:
@@ -40,7 +43,7 @@ def single_stretches(accounts: Sequence[Account]) -> dict[str, float]:
     return found
 
 
-def _only_one(spent: np.ndarray, watched: np.ndarray) -> slice | None:
+def _only_one(spent: Floats, watched: Floats) -> slice | None:
     """The stretch of blocks that has nearly all of what was spent, none of them empty; None where there is none."""
     whole, stretch = spent.sum(), slice(0, len(spent))
     start, held = 0, 0.0

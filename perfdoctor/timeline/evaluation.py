@@ -26,7 +26,7 @@ from perfdoctor.knowledge.frames import (
     generates_text,
     in_loader,
     package_of,
-)  # fmt: skip
+)
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, Function, functions
 

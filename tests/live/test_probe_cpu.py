@@ -171,6 +171,19 @@ def test_a_pinned_main_thread_does_not_confine_the_process() -> None:
     assert number(samples, f"pid:{job.pid}", "allowed_cores") == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_processes_bound_to_cores_of_their_own_have_all_of_these() -> None:
+    """As a launcher binds ranks: none of them may use more than one, the job uses both."""
+    bound = "os.sched_setaffinity(0, [{}(os.sched_getaffinity(0))])\ndone()\n"
+    with program(bound.format("min")) as first, program(bound.format("max")) as second:
+        first.step()
+        second.step()
+        probe = CpuProbe()
+        samples = opened(probe, first.pid, second.pid)
+        list(probe.close())
+    assert number(samples, "job", "usable_cores") == 2
+
+
 def test_host_totals_agree_with_psutil() -> None:
     probe = CpuProbe()
     samples = opened(probe, os.getpid())

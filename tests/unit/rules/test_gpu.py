@@ -175,3 +175,8 @@ def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() ->
     traced = titles(finding("gpu.memory_bandwidth", numbers={"traced_kernel_time": 9.0, "traced_softmax": 0.2}))
     assert attention in traced
     assert layouts not in traced
+
+
+def test_padding_is_advised_for_gpus_too() -> None:
+    found = finding("gpu.compute", settings={"pads_all": "data.py:40 encode"})
+    assert "Pad each batch to its longest text, and not every text to one length" in titles(found)

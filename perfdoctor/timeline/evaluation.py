@@ -118,32 +118,33 @@ class _Gap:
 def _between_training(
     series: StackSeries, stacks: Sequence[Stack], locations: Sequence[CodeLocation]
 ) -> Iterator[_Gap]:
-    numbers = {number for _, _, number in series.entries()}
-    training = {
-        (frame.file, frame.function)
-        for number in numbers
-        if locations[number].phase in _TRAINS
-        for frame in _before_torch(stacks[number])
-    }
-    gap = _Gap(int(series.times_ns[0]))
-    for start_ns, lasted_ns, number in series.entries():
+    entries = list(series.entries())
+    seen = {number for _, _, number in entries}
+    training = {number for number in seen if locations[number].phase in _TRAINS}
+    functions_that_train = {call[:2] for number in training for call in _before_torch(stacks[number])}
+    passes, fetches = dict[int, list[_Place]](), dict[int, list[_Place]]()
+    for number in seen - training:
         stack, location = stacks[number], locations[number]
-        if location.phase in _TRAINS:
+        if location.phase in _MODEL and not location.evaluates and not generates_text(stack):
+            passes[number] = [call for call in _before_torch(stack) if call[:2] in functions_that_train][-1:]
+        elif location.phase == "data" and any(map(in_loader, stack)):
+            fetches[number] = _before_torch(stack)[-1:]
+    gap = _Gap(int(series.times_ns[0]))
+    for start_ns, lasted_ns, number in entries:
+        if number in training:
             gap.end_ns = start_ns
             yield gap
             gap = _Gap(start_ns + lasted_ns)
-        elif location.phase in _MODEL and not location.evaluates and not generates_text(stack):
-            own = [frame for frame in _before_torch(stack) if (frame.file, frame.function) in training]
-            gap.passes.extend((one.file, one.function, one.line) for one in own[-1:])
-        elif location.phase == "data" and any(map(in_loader, stack)):
-            gap.fetches.update((one.file, one.function, one.line) for one in _before_torch(stack)[-1:])
+        gap.passes += passes.get(number, ())
+        gap.fetches.update(fetches.get(number, ()))
     gap.end_ns = int(series.times_ns[-1])
     yield gap
 
 
-def _before_torch(stack: Stack) -> Stack:
+def _before_torch(stack: Stack) -> list[_Place]:
     """The calls that lead to the first one of torch's."""
-    return tuple(itertools.takewhile(lambda frame: package_of(frame.file) != "torch", stack))
+    before = itertools.takewhile(lambda frame: package_of(frame.file) != "torch", stack)
+    return [(frame.file, frame.function, frame.line) for frame in before]
 
 
 def _in_loop_of_library(stack: Stack) -> bool:

@@ -28,8 +28,6 @@ from perfdoctor.knowledge.threads import (
     HANDS_OVER,
     NOT_INPUT,
     PASSING_ON,
-    PINNING,
-    PINNING_LOOP,
     PINS,
     SLEEPS,
     WRITES,
@@ -255,8 +253,7 @@ SUPPLIER: tuple[Classifier, ...] = (
 def _pinning(job: JobTimeline, pid: int, time_ns: int) -> Shares:
     """The thread between workers and trainer that copies batches to page-locked memory; ``IDLE`` if it waits itself."""
     for thread in job.threads.besides_main(pid):
-        pins = thread.name.startswith(PINNING) or PINNING_LOOP in job.gil.python_name(thread.tid)
-        if pins and (state := thread.at(time_ns)).is_busy:
+        if job.kinds.pins(thread) and (state := thread.at(time_ns)).is_busy:
             return running(job, pid, state, time_ns, {DATA_TRANSFER: 1.0}, "")
     return IDLE
 

@@ -11,7 +11,7 @@ import numpy as np
 from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPROCESSING, THROTTLED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import in_loader
-from perfdoctor.knowledge.threads import EXCHANGES, FILE_LOCKS, NOT_IN_POOL, OF_POOLS
+from perfdoctor.knowledge.threads import EXCHANGES, FILE_LOCKS, NOT_IN_POOL, OF_POOLS, PINNING, PINNING_LOOP
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import holds_lock_frame
 from perfdoctor.timeline.gil import Gil
@@ -55,9 +55,13 @@ class ThreadKinds:
             return "collective"
         if thread.tid not in self._gil.python_threads(thread.pid):
             return "pool" if self._is_in_pool(thread) else "other"
-        if self._waits_for_its_own(thread.pid):
+        if self.pins(thread) or self._waits_for_its_own(thread.pid):
             return "supplier"
         return "GIL holder" if self._gil.keeps(thread.pid, thread.tid) else "other"
+
+    def pins(self, thread: ThreadSeries) -> bool:
+        """Whether it is the thread between loader workers and a trainer that copies batches to page-locked memory."""
+        return thread.name.startswith(PINNING) or PINNING_LOOP in self._gil.python_name(thread.tid)
 
     def pool(self, pid: int) -> list[ThreadSeries]:
         """A process's intra-op thread pool: native threads (OpenMP and the like) that wait in futexes only."""

@@ -126,9 +126,9 @@ class _Work:
 
     @classmethod
     def of_all_time(cls, account: Account) -> _Work:
-        """The same where only the sums are: all of the time is one turn."""
+        """The same where only the sums are: all of the time is one turn, and each late rank has one of its own."""
         own = Amounts.summed(map(_local, account.own.values()))
-        return cls._of([0], [own], (_Wait(0, 0, account.waited_for()),))
+        return cls._of([0], [own], tuple(_Wait(0, 0, {rank: waited}) for rank, waited in account.waited_for().items()))
 
     @classmethod
     def _of(cls, times_ns: Sequence[int], own: Sequence[Mapping[str, float]], waits: tuple[_Wait, ...]) -> _Work:

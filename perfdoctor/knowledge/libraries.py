@@ -121,6 +121,13 @@ PREPARED: dict[str, frozenset[str]] = {
 # Those that hold tables whose rows the job takes by itself.
 TABLES = frozenset(("pandas", "polars"))
 
+# Files of torch's that a step calls; launchers and decorators of torch's call the job's own code.
+OF_STEPS = re.compile(r"/torch/(?:nn|autograd|optim|utils/data|_dynamo)/|/torch/_tensor\.py$")
+# What runs checkpointed blocks again.
+CHECKPOINTING = re.compile(
+    rf"/torch/utils/checkpoint\.py$|{_INSTALLED}/(?:deepspeed/runtime/activation_checkpointing|fairscale/nn/checkpoint)/"
+)
+
 # Calls in the job's own source that are looked for.
 LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
 # Those of torch.optim that have ``fused`` (its documentation, "Algorithms").

@@ -190,7 +190,9 @@ def _cores_of_arithmetic(case: Case, cores: float) -> float:
 
 
 def _given_threads(case: Case) -> float | None:
-    """Threads of a process's pool unless code says otherwise: the variable's, or else one for each core it sees."""
+    """Threads of a process's pool: the script's number if it is plain, the variable's, or one for each core it sees."""
+    if (number := str(case.settings.get("threads_set", ""))).isdigit():
+        return int(number)
     if case.variable(POOL_THREADS) is not None:
         return _threads_of_variable(case)
     seen = case.setting("affinity_cores")
@@ -261,8 +263,9 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
     """Activations kept instead of computed again, where memory has room for them."""
     again, there, free = case.mean_of("own_recomputing"), case.setting("memory_bytes"), case.number("memory_available")
     if again >= thresholds.REPORTED_SHARE:
-        used = None if not there or free is None else 1 - free * _MB / there
-        full = used is not None and used > thresholds.FULL_MEMORY
+        confined = case.setting("memory_limit_bytes") is not None  # how much of that is in use is not measured
+        used = None if confined or not there or free is None else 1 - free * _MB / there
+        full = used is None or used > thresholds.FULL_MEMORY
         yield advise("cores.keep_activations", again=again, used=used, full=full)
 
 
@@ -306,7 +309,7 @@ def _use_idle_cores(case: Case) -> Iterator[Advice]:
         return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
     more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers))
-    large = case.share(MODEL_COMPUTE) >= case.share(PYTHON_OVERHEAD)  # than what it takes to call it; see the gain
+    large = case.share(MODEL_COMPUTE) >= threads * case.share(PYTHON_OVERHEAD)  # there is work for more; see the gain
     if idle >= thresholds.IDLE_CORES and more > threads and large and _uses_pool(case, threads):
         in_code = _sets_threads(case)
         yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)

@@ -27,7 +27,7 @@ from perfdoctor.knowledge.frames import (
     package_of,
     runs_training_loop,
 )
-from perfdoctor.knowledge.libraries import BACKWARD, GRADIENT
+from perfdoctor.knowledge.libraries import BACKWARD, CHECKPOINTING, GRADIENT
 from perfdoctor.knowledge.user_frames import user_frames
 from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.amounts import Amounts
@@ -138,11 +138,16 @@ def _phase(frames: Sequence[Frame], added: Sequence[FrameMeaning]) -> tuple[str,
     for frame in reversed(frames):
         for rule in INNERMOST:
             if rule.matches(frame):
-                if rule.phase in ("forward", "loss") and calls_backward(frames):
+                if rule.phase in ("forward", "loss") and _runs_again(frames):
                     return "backward", "recompute"
                 in_engine = rule.phase == "backward" and frame is frames[-1]
                 return rule.phase, "engine" if in_engine else rule.detail
     return "other", ""
+
+
+def _runs_again(frames: Sequence[Frame]) -> bool:
+    """Whether a checkpointed block runs its forward pass again, in the backward pass."""
+    return any(CHECKPOINTING.search(frame.file) for frame in frames) and calls_backward(frames)
 
 
 def _data_detail(detail: str, frames: Sequence[Frame]) -> str:

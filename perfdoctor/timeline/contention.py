@@ -104,7 +104,10 @@ class ThreadKinds:
 
     def _supplies(self, process: Process) -> bool:
         """Whether a process prepares input: one that is started beside the training, to evaluate, serves nobody."""
-        return process.role == "worker" or (process.trainer_pid != 0 and self._waits_for_its_own(process.trainer_pid))
+        above = (self._processes.by_pid.get(pid) for pid in self._processes.ancestors_of(process.pid))
+        if any(one is not None and one.role == "worker" for one in (process, *above)):
+            return True
+        return process.trainer_pid != 0 and self._waits_for_its_own(process.trainer_pid)
 
     def _waits_for_its_own(self, pid: int) -> bool:
         """Whether a trainer was seen waiting for something that threads or helpers of its own may hand to it."""
@@ -171,8 +174,9 @@ class CpuContention:
             and counters.growth(group, "throttled_periods_total") > 0
         ]
         masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in processes.trainers]
-        widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
-        self._by_mask = cores == widest < reachable  # and no quota is stricter
+        quotas = [quota for group in counters.subjects("quota_cores") if (quota := counters.get(group, "quota_cores"))]
+        tightest = min((float(np.median(one.values)) for one in quotas), default=math.inf)
+        self._by_mask = any(mask is not None for mask in masks) and cores < min(reachable, tightest)
         self._wanting = [thread for thread in threads.by_tid.values() if thread.wanted_cpu]
         self._first_bucket = span[0] // _BUCKET_NS
         buckets = np.arange(self._first_bucket, span[1] // _BUCKET_NS + 1, dtype=np.float64)

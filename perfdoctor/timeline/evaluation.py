@@ -27,6 +27,7 @@ from perfdoctor.knowledge.frames import (
     in_loader,
     package_of,
 )
+from perfdoctor.knowledge.libraries import OF_STEPS
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, Function, functions
 
@@ -86,7 +87,8 @@ def evaluation_spans(
     most = thresholds.PASSES_WITHOUT_TRAINING * usual
     ordinary = Counter(place for gap in gaps if len(gap.passes) <= 2 * usual for place in gap.passes)
     trains_at = {place for place, count in ordinary.items() if count >= thresholds.REGULAR_CALL * ordinary.total()}
-    fetches_at = {place for gap in gaps if len(gap.passes) <= most for place in gap.fetches}
+    # The first and the last may be parts of an evaluation.
+    fetches_at = {place for gap in gaps[1:-1] if len(gap.passes) <= most for place in gap.fetches}
     return [
         (gap.start_ns, gap.end_ns)
         for gap in gaps
@@ -121,14 +123,14 @@ def _between_training(
     entries = list(series.entries())
     seen = {number for _, _, number in entries}
     training = {number for number in seen if locations[number].phase in _TRAINS}
-    functions_that_train = {call[:2] for number in training for call in _before_torch(stacks[number])}
+    functions_that_train = {call[:2] for number in training for call in _before_step(stacks[number])}
     passes, fetches = dict[int, list[_Place]](), dict[int, list[_Place]]()
     for number in seen - training:
         stack, location = stacks[number], locations[number]
         if location.phase in _MODEL and not location.evaluates and not generates_text(stack):
-            passes[number] = [call for call in _before_torch(stack) if call[:2] in functions_that_train][-1:]
+            passes[number] = [call for call in _before_step(stack) if call[:2] in functions_that_train][-1:]
         elif location.phase == "data" and any(map(in_loader, stack)):
-            fetches[number] = _before_torch(stack)[-1:]
+            fetches[number] = _before_step(stack)[-1:]
     gap = _Gap(int(series.times_ns[0]))
     for start_ns, lasted_ns, number in entries:
         if number in training:
@@ -141,10 +143,10 @@ def _between_training(
     yield gap
 
 
-def _before_torch(stack: Stack) -> list[_Place]:
-    """The calls that lead to the first one of torch's."""
-    before = itertools.takewhile(lambda frame: package_of(frame.file) != "torch", stack)
-    return [(frame.file, frame.function, frame.line) for frame in before]
+def _before_step(stack: Stack) -> list[_Place]:
+    """The job's calls that lead to a model, a loader, a backward pass or an optimizer, however it was launched."""
+    before = itertools.takewhile(lambda frame: not OF_STEPS.search(frame.file), stack)
+    return [(frame.file, frame.function, frame.line) for frame in before if package_of(frame.file) != "torch"]
 
 
 def _in_loop_of_library(stack: Stack) -> bool:

@@ -156,7 +156,8 @@ def pad_less(*, place: str) -> Fix:
     return fix(
         "每个批次只填充到其中最长的文本，而不是把所有文本填充到同一长度",
         f"{place} 把每段文本都填充到同一长度，模型也要计算这些填充。占多少取决于文本：打印若干批次的 "
-        "(batch['attention_mask'] == 0).float().mean()。模型的运算可以省去这么多。",
+        "(batch['attention_mask'] == 0).float().mean()。对这些文本的运算可以省去这么多。"
+        "有些模型需要固定长度（Whisper）；使用 torch.compile 时，请填充到少数几种长度（pad_to_multiple_of）。",
     )
 
 

@@ -195,8 +195,9 @@ def pad_less(*, place: str) -> Fix:
     return Fix(
         "Pad each batch to its longest text, and not every text to one length",
         f"{place} pads every text to one length, and the model computes the padding as well. How much that is depends "
-        "on the texts: print (batch['attention_mask'] == 0).float().mean() of some batches. So much of the model's "
-        "arithmetic may go.",
+        "on the texts: print (batch['attention_mask'] == 0).float().mean() of some batches. So much may go of what is "
+        "computed of these texts. Some models need the one length (Whisper); with torch.compile, pad to a few lengths "
+        "(pad_to_multiple_of) instead of any.",
         "samples = [tokenizer(text, truncation=True) for text in texts]  # padded nowhere yet\n"
         "loader = DataLoader(samples, batch_size=8, collate_fn=transformers.DataCollatorWithPadding(tokenizer))",
     )

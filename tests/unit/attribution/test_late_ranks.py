@@ -112,3 +112,15 @@ def test_waits_that_were_not_sampled_are_compared_over_all_of_the_time() -> None
     assert [one.causes() for one in charge_excess(accounts, samples)] == [
         one.causes() for one in charge_excess(accounts)
     ]
+
+
+def test_over_all_of_the_time_each_late_rank_answers_for_its_own() -> None:
+    """One stalls in one step, another in the next, and the third waits for both."""
+    accounts = [_account(rank) for rank in range(3)]
+    for block, late in ((0, 1), (4, 2)):
+        for rank, account in enumerate(accounts):
+            own = [Share(INPUT, 1.0)] if rank == late else [Share(COMPUTE, 1.0, rank=late)]
+            account.add(block, 3.0, CodeLocation("other"), own)
+            account.add(block + 3, 1.0, CodeLocation("other"), [Share(COMPUTE, 1.0)])
+    first, *_ = charge_excess(accounts)
+    assert first.causes()[INPUT] == pytest.approx(6.0)

@@ -83,6 +83,14 @@ def test_threads_fit_on_the_cores_that_others_leave_and_not_on_a_part_for_each_p
     assert titles(found)[0].startswith(f"Use {fitting} compute thread")
 
 
+def test_a_pool_that_the_script_makes_larger_than_the_cores_is_advised_to_fit() -> None:
+    numbers = {"runnable_threads": 11.8, "job_cores": 8.0, "trainer_cores": 8.0}
+    settings: dict[str, str | float] = {"cores": 8.0, "affinity_cores": 8.0, "threads_set": "12"}
+    assert (
+        titles(finding("cpu.contention", numbers=numbers, settings=settings))[0] == "Use 8 compute threads per process"
+    )
+
+
 def test_a_pool_that_fits_already_is_not_advised_anew() -> None:
     """Crowded for moments: the default is one thread for each core, and workers leave it these."""
     numbers = {"runnable_threads": 2.6, "job_cores": 1.9, "trainer_cores": 1.7}
@@ -234,6 +242,15 @@ def test_threads_that_the_script_limits_may_be_more(cores_used: float, set_in_co
     assert not told or any(told in fix.why for fix in worded_fixes(found))
 
 
+def test_more_threads_than_there_is_work_for_are_not_advised() -> None:
+    numbers = {"job_cores": 4.0, "trainer_cores": 4.0, "trainer_running": 1.0}
+    settings: dict[str, str | float] = {"cores": 16.0, "threads_set": "4"}
+    for calls, told in ((0.3, False), (0.1, True)):
+        beside = {"cpu.python_overhead": calls}
+        found = finding("cpu.model_compute", share=0.5, numbers=numbers, settings=settings, beside=beside)
+        assert any("Let the arithmetic use" in title for title in titles(found)) is told
+
+
 @pytest.mark.parametrize(("used", "told"), [(1.1, False), (1.9, True)])
 def test_more_threads_are_no_use_to_a_pool_that_idles(used: float, told: bool) -> None:
     """The script's own number counts, and not how many cores small operations keep busy."""
@@ -266,7 +283,10 @@ def test_activations_are_kept_where_they_are_computed_again(
         trainer={"own_recomputing": again},
     )  # fmt: skip
     assert titles(found) == ["Checkpoint fewer blocks, or none"] * (least is not None)
+    confined = {"memory_bytes": 16e9, "memory_limit_bytes": 8e9}
+    unseen = finding("cpu.model_compute", share=0.9, settings=confined, trainer={"own_recomputing": again})
     if least is not None:
+        assert "was not seen" in worded_fixes(unseen)[0].why
         assert found.fixes[0].speedup_range is not None
         assert found.fixes[0].speedup_range[0] == pytest.approx(least)
 

@@ -51,6 +51,8 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
             "backward",
             "recompute",
         ),
+        # A function of the job's own may call a module there, too.
+        ([Frame(f"{TORCH}/autograd/__init__.py", "backward", 300), MAIN, MODULE], "forward", ""),
         # So is a backward pass when it runs for the first time.
         (
             [

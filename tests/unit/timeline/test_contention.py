@@ -9,8 +9,8 @@ TRAINER, WORKER = 1, 2
 TORCH = "/v/lib/python3.11/site-packages/torch"
 
 
-def why_delayed(cores: float, idle: float, reachable: float = 2.0) -> dict[str, float]:
-    """A trainer and a worker that get half of a core each of those that the job may use."""
+def why_delayed(cores: float, idle: float, reachable: float = 2.0, together: float | None = None) -> dict[str, float]:
+    """A trainer and a worker that get half of a core each of those that they may use, and the job ``together``."""
     half = {"run": cores / 2, "delay": cores / 2}
     job = jobs.timeline(
         [
@@ -19,7 +19,7 @@ def why_delayed(cores: float, idle: float, reachable: float = 2.0) -> dict[str, 
             *jobs.process(WORKER, parent=TRAINER),
             *jobs.thread(WORKER, WORKER, name="pt_data_worker", **half),
             *jobs.readings(f"pid:{TRAINER}", "allowed_cores", cores, cores, every_s=jobs.SECONDS),
-            *jobs.readings("job", "usable_cores", cores),
+            *jobs.readings("job", "usable_cores", together or cores),
             *jobs.readings("host", "idle_seconds_total", 0.0, idle * jobs.SECONDS, every_s=jobs.SECONDS),
             *jobs.readings("host", "neighbours_seconds_total", 0.0, 0.0, every_s=jobs.SECONDS),
         ],
@@ -37,6 +37,12 @@ def test_workers_on_all_cores_of_the_host_take_them_for_the_input() -> None:
 def test_workers_on_a_narrow_mask_queue_because_of_it() -> None:
     why = why_delayed(cores=1.0, idle=0.9)
     assert why["cpu.contention"] == pytest.approx(1, abs=0.01)
+    assert why["cpu.input_preprocessing"] == 0
+
+
+def test_ranks_that_are_bound_to_cores_of_their_own_queue_for_their_masks() -> None:
+    """The job may use both, and cores of the host are idle all the same."""
+    why = why_delayed(cores=1.0, idle=14.0, reachable=16.0, together=2.0)
     assert why["cpu.input_preprocessing"] == 0
 
 
@@ -60,6 +66,24 @@ def test_what_perfdoctor_takes_is_nobodys_contention(own_cores: float) -> None:
     )
     why = job.cpu.delay_parts(jobs.at(5))
     assert why["cpu.contention"] == pytest.approx(neighbour / (neighbour + own_cores), abs=0.01)
+
+
+def test_what_a_loader_worker_starts_supplies_as_it_does() -> None:
+    """A decoder behind a pipe, for instance."""
+    job = jobs.timeline(
+        [
+            *jobs.process(TRAINER, parent=0),
+            *jobs.thread(TRAINER, TRAINER, run=0.5, delay=0.5),
+            *jobs.process(WORKER, parent=TRAINER),
+            *jobs.thread(WORKER, WORKER, "S", name="pt_data_worker"),
+            *jobs.process(3, parent=WORKER),
+            *jobs.thread(3, 3, name="ffmpeg", run=0.5, delay=0.5),
+            *jobs.readings("job", "usable_cores", 1.0),
+            *jobs.readings("host", "neighbours_seconds_total", 0.0, 0.0, every_s=jobs.SECONDS),
+        ],
+        reachable_cores="1",
+    )
+    assert job.cpu.delay_parts(jobs.at(5))["cpu.input_preprocessing"] == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize(("waits", "cause"), [(False, "cpu.contention"), (True, "cpu.input_preprocessing")])

@@ -92,6 +92,22 @@ def test_passes_at_lines_that_only_act_are_none() -> None:
     assert share(*(same_loop + epoch) * 3) > 0.5
 
 
+SPAWN = Frame("/v/lib/python3.11/site-packages/torch/multiprocessing/spawn.py", "_wrap", 90)
+
+
+def test_it_does_not_matter_what_of_torchs_started_the_job() -> None:
+    acts = [(SPAWN, main(11), MODULE, layer) for layer in (LAYER, NORM)] * 20
+    update = [(SPAWN, main(20), MODULE, LAYER), (SPAWN, main(21), BACKWARD)] * 10
+    assert share(*(acts + update) * 3) == 0
+
+
+def test_an_evaluation_that_the_watch_cuts_off_hides_no_other() -> None:
+    fetched = [(main(20), LOADER), *TRAINING] * 10
+    check = [(main(11), called("check", 4), LOADER)]
+    check += [(main(11), called("check", 5), MODULE, layer) for layer in (LAYER, NORM)] * 20
+    assert share(*check[-7:], *fetched, *check, *fetched, *check[:7]) > 0.3
+
+
 def test_passes_over_batches_that_no_training_fetches_are_an_evaluation_above_it_too() -> None:
     fetched = [(main(20), LOADER), *TRAINING] * 10
     passes = [(main(11), called("check", 5), MODULE, layer) for layer in (LAYER, NORM)] * 20

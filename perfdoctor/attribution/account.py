@@ -50,8 +50,8 @@ class Account:
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
         passes: of ``lines``, what lies in the model's passes and the optimizer's step, by cause and phase.
-        afterwards: of ``lines``, what lies below the model's passes and leads to no backward pass, by cause; arithmetic
-            under the model's, whatever it counts for.
+        afterwards: of ``lines``, what lies below all of the model's passes and leads to no backward pass, by cause;
+            arithmetic under the model's, whatever it counts for.
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
@@ -130,7 +130,7 @@ class Account:
                 self.targets.setdefault(share.cause, Amounts())[share.target] += amount
             if share.line:
                 self.lines.setdefault(share.cause, Amounts())[share.line] += amount
-                if is_beside(location):
+                if is_beside(location) and not location.precedes_model:
                     cause = MODEL_COMPUTE if share.beside else share.cause
                     self.afterwards.setdefault(cause, Amounts())[share.line] += amount
                 phase = "loss" if location.leads_to_backward else location.phase

@@ -56,6 +56,8 @@ class CodeLocation:
         evaluates: of that, it belongs to the passes without gradients themselves.
         leads_to_backward: it is code of the job's own between the model's call and the backward pass, a loss for
             instance, or takes gradients that are part of one: the backward pass runs for its operations too.
+        precedes_model: of code below a call of the model, a later line of the same function calls one too: it may
+            prepare that, as a batch that an agent learns from after it has acted.
     """
 
     phase: str
@@ -66,6 +68,7 @@ class CodeLocation:
     in_evaluation: bool = False
     evaluates: bool = False
     leads_to_backward: bool = False
+    precedes_model: bool = False
 
     @property
     def part_of_step(self) -> str:
@@ -231,7 +234,10 @@ def with_loop_positions(
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
                 leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
                 phase = "logging" if logs else "other"
-                found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
+                between = side == AFTERWARDS and _precedes(stack, models)
+                found[number] = replace(
+                    found[number], phase=phase, detail=side, leads_to_backward=leads, precedes_model=between
+                )
     return found
 
 
@@ -306,6 +312,16 @@ def _side(stack: tuple[Frame, ...], calls: dict[Function, Amounts[int]]) -> str:
                 return AFTERWARDS
             return PREPARES if line < first and is_own(frame) else ""
     return ""
+
+
+def _precedes(stack: tuple[Frame, ...], calls: Mapping[Function, Amounts[int]]) -> bool:
+    """Whether a regular call of the model is below a stack, in the innermost function that calls it."""
+    lines = (
+        line < max(_regular(calls[function]))
+        for function, line in reversed(list(functions(stack)))
+        if function in calls
+    )
+    return next(lines, False)
 
 
 def _leads_to(

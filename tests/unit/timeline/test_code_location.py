@@ -260,6 +260,14 @@ def test_what_lies_between_two_passes_leads_to_the_second() -> None:
     assert [one.leads_to_backward for one in found[:2]] == [True, False]
 
 
+def test_what_lies_between_two_calls_of_the_model_may_serve_the_second() -> None:
+    """An agent acts, and learns from a batch of what it has seen, which NumPy makes."""
+    stacked, logged = (main(24), own(7, "draw"), LIBRARY), (main(28), own(9, "metrics"), LIBRARY)
+    loop = [stacked, logged, (main(22), MODULE), (main(26), MODULE), (main(27), BACKWARD)]
+    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(5), 5.0)])
+    assert [(one.detail, one.precedes_model) for one in found[:2]] == [(AFTERWARDS, True), (AFTERWARDS, False)]
+
+
 def test_where_no_sample_met_the_models_call_the_backward_pass_shows_what_lies_above_it() -> None:
     loop = [((main(20), own(7)), 50), ((main(22), BACKWARD), 1), ((main(25), own(40)), 5)]
     assert list(seen(*loop).values()) == [PREPARES, "engine", AFTERWARDS]

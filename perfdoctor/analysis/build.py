@@ -41,7 +41,8 @@ def build(
     """
     once, ranges = single_stretches(accounts), share_ranges(accounts)
     ranges |= {cause: (0.0, ranges[cause][1]) for cause in once if cause in ranges}
-    findings, broken = find(replace(case, ranges=ranges, once=once, late=late_shares(accounts)))
+    case = replace(case, ranges=ranges, once=once, late=late_shares(accounts))
+    findings, broken = find(case)
     if missing is not None:
         findings = []  # where nobody trains there is no step that a cause could cost time
     first = missing or decide(case.shares, accounts, level, late_ranks_explained=late_ranks_explained)
@@ -49,8 +50,6 @@ def build(
         verdict = Verdict(None, None, 0.0, 0.0, 1.0, first.straggler_rank, level, first.summary, first)
     else:
         verdict = _verdict(first, case, accounts, findings, level)
-        if first in once:
-            verdict = replace(verdict, confidence=min(verdict.confidence, surest(1)))
     # The verdict's finding comes first, then other bottlenecks, then what is none, each by its share.
     findings.sort(key=lambda found: (found.cause != verdict.cause, CAUSES[found.cause].healthy, -found.share))
     return Diagnosis(__version__, verdict, _breakdown(case), tuple(findings), not_examined=tuple(broken))
@@ -84,16 +83,16 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
     promised = 1.0 if finding is None else finding.predicted_speedup
     if CAUSES[cause].healthy:
         # That nothing holds the job back promises nothing, even if a fix would make it faster; but equal ranks would.
-        waits = late_shares(accounts)
-        by_turns = late is None and imbalance(waits) >= thresholds.MIN_UNEQUAL
-        promised = freed(sum(waits.values())) if late is not None or by_turns else 1.0
+        by_turns = late is None and imbalance(case.late) >= thresholds.MIN_UNEQUAL
+        promised = freed(sum(case.late.values())) if late is not None or by_turns else 1.0
         if by_turns:
             summary = say("verdict.changing_ranks", slowdown=promised)
+    sure = confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=case.number("gpu_busy") is not None)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,
         case.share(cause),
-        confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=case.number("gpu_busy") is not None),
+        min(sure, surest(1)) if cause in case.once else sure,
         promised,
         late,
         level,

@@ -37,7 +37,8 @@ def charge_excess(accounts: Sequence[Account], samples: Sequence[Sequence[Sample
     seen = len(samples) == len(accounts) and all(map(_has_its_waits, accounts, samples))
     works = list(map(_Work.by_turns, samples)) if seen else list(map(_Work.of_all_time, accounts))
     by_rank = dict(zip((account.trainer.rank or 0 for account in accounts), works, strict=True))
-    return [_charged(account, by_rank) for account in accounts]
+    met = _meetings(by_rank)
+    return [_charged(account, by_rank, met) for account in accounts]
 
 
 def _has_its_waits(account: Account, samples: Sequence[Sampled]) -> bool:
@@ -45,10 +46,10 @@ def _has_its_waits(account: Account, samples: Sequence[Sampled]) -> bool:
     return len(samples) > 0 and math.isclose(waited, account.waited_for().total, rel_tol=1e-6)
 
 
-def _charged(account: Account, works: Mapping[int, _Work]) -> Account:
+def _charged(account: Account, works: Mapping[int, _Work], met: Mapping[int, Times]) -> Account:
     waits = dict(account.waits)
     for rank, waited in account.waited_for().items():
-        excess = _excess(works, account.trainer.rank or 0, rank)
+        excess = _excess(works, met, account.trainer.rank or 0, rank)
         if excess.total <= 0 or waited <= 0:
             continue
         charged = min(1.0, excess.total / waited)
@@ -60,7 +61,7 @@ def _charged(account: Account, works: Mapping[int, _Work]) -> Account:
     return replace(account, waits=waits)
 
 
-def _excess(works: Mapping[int, _Work], waiting: int, late: int) -> Amounts[str]:
+def _excess(works: Mapping[int, _Work], met: Mapping[int, Times], waiting: int, late: int) -> Amounts[str]:
     """What a rank did more of than the one that waits for it, from when both went on until the wait was over.
 
     Of a wait for several ranks, each answers for its part.
@@ -71,22 +72,26 @@ def _excess(works: Mapping[int, _Work], waiting: int, late: int) -> Amounts[str]
     mine, theirs = works[waiting], works[late]
     turns = [wait for wait in mine.waits if wait.late.get(late, 0.0) > 0]
     parts = np.array([wait.late[late] / sum(wait.late.values()) for wait in turns])
-    begins = _last_met(works, waiting, late, [wait.begin_ns for wait in turns])
+    begins_ns = np.array([wait.begin_ns for wait in turns])
+    begins = np.maximum(*(_last_before(met[rank], begins_ns) for rank in (waiting, late)))
     ends = np.array([wait.end_ns for wait in turns])
     more = Amounts.summed([theirs.spent(begins, ends, parts), mine.spent(begins, ends, -parts)])
     return Amounts({cause: amount for cause, amount in more.items() if amount > 0})
 
 
-def _last_met(works: Mapping[int, _Work], one: int, other: int, times_ns: Sequence[int]) -> Times:
-    """When two ranks have met last before some times: a wait of one of them was over, or one for one of them."""
-    met = np.sort([
-        wait.end_ns
-        for rank, work in works.items()
-        for wait in work.waits
-        if rank in (one, other) or one in wait.late or other in wait.late
-    ])  # fmt: skip
-    before = met.searchsorted(times_ns) - 1
-    return np.where(before >= 0, met[before], np.iinfo(np.int64).min)
+def _meetings(works: Mapping[int, _Work]) -> dict[int, Times]:
+    """When each rank has met others, in order: a wait of its own was over, or one for it."""
+    met: dict[int, list[int]] = {rank: [] for rank in works}
+    for rank, work in works.items():
+        for wait in work.waits:
+            for one in {rank, *wait.late}:
+                met[one].append(wait.end_ns)
+    return {rank: np.sort(np.array(ends, dtype=np.int64)) for rank, ends in met.items()}
+
+
+def _last_before(met: Times, times_ns: Times) -> Times:
+    """The last of some meetings before each time; none is long ago."""
+    return np.concatenate([[np.iinfo(np.int64).min], met])[met.searchsorted(times_ns)]
 
 
 class _Wait(NamedTuple):

@@ -191,8 +191,8 @@ def _cores_of_arithmetic(case: Case, cores: float) -> float:
 
 def _given_threads(case: Case) -> float | None:
     """Threads of a process's pool: the script's number if it is plain, the variable's, or one for each core it sees."""
-    if (number := str(case.settings.get("threads_set", ""))).isdigit():
-        return int(number)
+    if (number := _threads_in_code(case)) is not None:
+        return number
     if case.variable(POOL_THREADS) is not None:
         return _threads_of_variable(case)
     seen = case.setting("affinity_cores")
@@ -208,6 +208,12 @@ def _threads_of_variable(case: Case) -> int | None:
 def _sets_threads(case: Case) -> bool:
     """Whether the script says itself how many threads compute, which overrules the variable."""
     return "threads_set" in case.settings
+
+
+def _threads_in_code(case: Case) -> int | None:
+    """The number that the script sets; None where it sets none, or computes it."""
+    number = str(case.settings.get("threads_set", ""))
+    return int(number) or None if number.isdigit() else None
 
 
 def _use_fewer_workers(case: Case) -> Iterator[Advice]:
@@ -319,10 +325,10 @@ def _limited_threads(case: Case) -> int | None:
     """To how many threads a trainer's arithmetic is limited; None where nothing limits it, or that is not known."""
     if not _sets_threads(case):
         return _threads_of_variable(case)
-    number, used = str(case.settings["threads_set"]), case.number("trainer_cores")
-    if number.isdigit():
-        return int(number) or None
-    return None if used is None else max(1, round(used))
+    number, used = _threads_in_code(case), case.number("trainer_cores")
+    if number is None and used is not None:
+        return max(1, round(used))
+    return number
 
 
 def _uses_pool(case: Case, threads: int) -> bool:

@@ -229,7 +229,9 @@ def by_fused_update(case: Case, cause: str, values: Mapping[str, Any]) -> Gain |
     if case.settings.get("update") == ADAM and not case.uses_gpu:
         arithmetic = max(0.0, values["share"] - calls)
         return Gain(
-            *(of_it * arithmetic + of_calls * calls for of_it, of_calls in ((0.56, 0.3), (0.75, 0.5), (0.88, 0.8)))
+            0.56 * arithmetic + 0.3 * calls,
+            0.75 * arithmetic + 0.5 * calls,
+            0.88 * arithmetic + 0.8 * calls,
         )
     return Gain(calls / 2, calls, max(calls, values["share"])) if known else None
 

@@ -104,10 +104,13 @@ class ThreadKinds:
 
     def _supplies(self, process: Process) -> bool:
         """Whether a process prepares input: one that is started beside the training, to evaluate, serves nobody."""
-        above = (self._processes.by_pid.get(pid) for pid in self._processes.ancestors_of(process.pid))
-        if any(one is not None and one.role == "worker" for one in (process, *above)):
+        if process.role == "worker" or self._is_below_worker(process):
             return True
         return process.trainer_pid != 0 and self._waits_for_its_own(process.trainer_pid)
+
+    def _is_below_worker(self, process: Process) -> bool:
+        above = (self._processes.by_pid.get(pid) for pid in self._processes.ancestors_of(process.pid))
+        return any(one is not None and one.role == "worker" for one in above)
 
     def _waits_for_its_own(self, pid: int) -> bool:
         """Whether a trainer was seen waiting for something that threads or helpers of its own may hand to it."""

@@ -145,8 +145,8 @@ def _between_training(
 
 def _before_step(stack: Stack) -> list[_Place]:
     """The job's calls that lead to a model, a loader, a backward pass or an optimizer, however it was launched."""
-    before = itertools.takewhile(lambda frame: not OF_STEPS.search(frame.file), stack)
-    return [(frame.file, frame.function, frame.line) for frame in before if package_of(frame.file) != "torch"]
+    before = tuple(itertools.takewhile(lambda frame: not OF_STEPS.search(frame.file), stack))
+    return [(file, name, line) for (_, file, name), line in _own_calls(before)]
 
 
 def _in_loop_of_library(stack: Stack) -> bool:

@@ -196,9 +196,9 @@ class Locator:
         if location.in_evaluation:
             return location
         if pid not in self._evaluations:
-            series = self._of_main(pid)
-            known = self._stacks
-            self._evaluations[pid] = evaluation_spans(series, known.frames, known.locations) if series else []
+            series, stacks = self._of_main(pid), self._stacks
+            found = [] if series is None else evaluation_spans(series, stacks.frames, stacks.locations)
+            self._evaluations[pid] = found
         if not is_within(self._evaluations[pid], time_ns):
             return location
         return replace(location, in_evaluation=True, evaluates=location.phase in ("forward", "loss"))

@@ -1,7 +1,7 @@
 """CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.chinese.phrases import amount, fix, percent
+from perfdoctor.reports.chinese.phrases import amount, blocks_run_again, fix, percent
 
 
 def queueing() -> str:
@@ -140,15 +140,9 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
 
 
 def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
-    if used is None:
-        room = "没有看到还有多少空闲内存：请先检查，因为保留激活值需要内存。"
-    elif full:
-        room = f"主机内存已使用 {percent(used)}，因此放不下所有激活值。"
-    else:
-        room = f"主机内存还有 {percent(1 - used)} 空闲，可用来保留激活值。"
     return fix(
-        "少对一些块做检查点，或完全不做",
-        f"检查点块在反向传播中会重新运行前向传播：占 {percent(again)} 的时间。{room}",
+        "减少激活重计算的模块，或不用激活重计算",
+        blocks_run_again(again, used, "内存", full=full),
     )
 
 

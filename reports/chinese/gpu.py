@@ -1,7 +1,7 @@
 """What a busy GPU is busy with, and what slows it."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.chinese.phrases import amount, fix, percent
+from perfdoctor.reports.chinese.phrases import amount, blocks_run_again, fix, percent
 
 
 def computing() -> str:
@@ -56,15 +56,9 @@ def same_cost() -> Fix:
 
 
 def checkpoint_less(*, again: float, used: float | None, full: bool) -> Fix:
-    if used is None:
-        room = "没有看到还剩多少显存：请先检查，因为保留激活需要显存。"
-    elif full:
-        room = f"显存已用 {percent(used)}，所以放不下全部激活。"
-    else:
-        room = f"还有 {percent(1 - used)} 的显存可用于保留激活。"
     return fix(
         "减少激活重计算的模块，或不用激活重计算",
-        f"做激活重计算的模块会在反向传播中再跑一遍前向传播：占 {percent(again)} 的时间。{room}",
+        blocks_run_again(again, used, "显存", full=full),
     )
 
 

@@ -21,7 +21,7 @@ _THREADS = {
     "trainer{} evaluating, with the batches for that": "训练进程{}在评估，包括为此取批次",
     "trainer{} computing below the model's passes, for no backward pass": "训练进程{}在模型之后做与反向传播无关的计算",
     "trainer{} calling operations for its optimizer's step": "训练进程{}为优化器更新而调用算子",
-    "trainer{} in forward passes that checkpointed blocks run again": "训练进程{}重新运行检查点块的前向传播",
+    "trainer{} in forward passes that checkpointed blocks run again": "训练进程{}再跑一遍激活重计算模块的前向传播",
     "trainer{} compiling its model (torch.compile)": "训练进程{}编译模型（torch.compile）",
     "trainer{} compiling it again, after its first step": "训练进程{}在第一步之后重新编译模型",
     "of interpreter and dispatch, Python's interpreter": "解释器和分发中，Python 解释器所占",

@@ -25,3 +25,14 @@ def amount(measured: Evidence) -> str:
 def then(sentence: str | None) -> str:
     """A sentence that follows another one; nothing where there is none."""
     return sentence or ""
+
+
+def blocks_run_again(again: float, used: float | None, memory: str, *, full: bool) -> str:
+    """What checkpointed blocks take, and how much room some memory has for what they would keep."""
+    if used is None:
+        room = f"没有看到还剩多少{memory}：请先检查，因为保留激活需要{memory}。"
+    elif full:
+        room = f"{memory}已用 {percent(used)}，所以放不下全部激活。"
+    else:
+        room = f"还有 {percent(1 - used)} 的{memory}可用于保留激活。"
+    return f"做激活重计算的模块会在反向传播中再跑一遍前向传播：占 {percent(again)} 的时间。{room}"

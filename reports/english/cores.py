@@ -1,7 +1,7 @@
 """CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.phrases import amount, counted, exports, percent
+from perfdoctor.reports.english.phrases import amount, blocks_run_again, counted, exports, percent
 
 
 def queueing() -> str:
@@ -177,15 +177,9 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
 
 
 def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
-    if used is None:
-        room = "How much memory is free was not seen: check it before, as activations that are kept need it."
-    elif full:
-        room = f"{percent(used)} of the host's memory are in use, so not all activations will fit."
-    else:
-        room = f"{percent(1 - used)} of the host's memory are free for activations that are kept."
     return Fix(
         "Checkpoint fewer blocks, or none",
-        f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. {room}",
+        blocks_run_again(again, used, "the host's memory", full=full),
         "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
         "# of transformers: model.gradient_checkpointing_disable()",
     )

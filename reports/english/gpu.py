@@ -1,7 +1,7 @@
 """What a busy GPU is busy with, and what slows it."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
+from perfdoctor.reports.english.phrases import amount, blocks_run_again, percent, twice_the_batch
 
 # By whose loop trains the model.
 _BFLOAT16 = {
@@ -82,15 +82,9 @@ def same_cost() -> Fix:
 
 
 def checkpoint_less(*, again: float, used: float | None, full: bool) -> Fix:
-    if used is None:
-        room = "How much memory is free was not seen: check it before, as activations that are kept need it."
-    elif full:
-        room = f"{percent(used)} of the memory are in use, so not all activations will fit."
-    else:
-        room = f"{percent(1 - used)} of the memory are free for activations that are kept."
     return Fix(
         "Checkpoint fewer blocks, or none",
-        f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. {room}",
+        blocks_run_again(again, used, "the memory", full=full),
         "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
         "print(torch.cuda.max_memory_reserved() / torch.cuda.mem_get_info()[1])",
     )

@@ -36,3 +36,16 @@ def exports(variables: tuple[tuple[str, str], ...]) -> str:
 def twice_the_batch(loader: bool) -> str:
     """The change that doubles the batch, in a loader if the job may have one."""
     return "DataLoader(..., batch_size=2 * batch_size)" if loader else "batch_size = 2 * batch_size"
+
+
+def blocks_run_again(again: float, used: float | None, memory: str, *, full: bool) -> str:
+    """What checkpointed blocks take, and how much room some memory has for what they would keep."""
+    if used is None:
+        room = "How much memory is free was not seen: check it before, as activations that are kept need it."
+    elif full:
+        room = f"{percent(used)} of {memory} are in use, so not all activations will fit."
+    else:
+        room = f"{percent(1 - used)} of {memory} are free for activations that are kept."
+    return (
+        f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. {room}"
+    )

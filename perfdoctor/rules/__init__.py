@@ -6,6 +6,7 @@ sure that is.
 """
 
 from perfdoctor.diagnosis import Finding, NotExamined
+from perfdoctor.rules.arithmetic import ARITHMETIC_RULES
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import COMMUNICATION_RULES
 from perfdoctor.rules.cores import CORE_RULES
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     *EVALUATION_RULES,
     *GPU_IDLE_RULES,
     *CORE_RULES,
+    *ARITHMETIC_RULES,
     *IO_RULES,
     *GPU_RULES,
     *COMMUNICATION_RULES,

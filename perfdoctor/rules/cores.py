@@ -1,20 +1,15 @@
-"""CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
+"""CPU cores: threads that queue for them, and a quota on them."""
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.causes import CONTENTION, INPUT_CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD, THROTTLED
+from perfdoctor.causes import CONTENTION, INPUT_CAUSES, THROTTLED
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, POOL_THREADS
-from perfdoctor.knowledge.libraries import ADAM
+from perfdoctor.knowledge.environment import POOL_THREADS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.interpreter import compute_rarely, fuse_optimizer
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.verdict import imbalance
-from perfdoctor.timeline.amounts import Amounts
-
-_MB = 1e6
+from perfdoctor.rules.threads import cores_of_arithmetic, given_threads, sets_threads
 
 
 def _free_cores(case: Case) -> Iterable[Advice]:
@@ -146,9 +141,9 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
     if cores is None or runnable is None or not _is_crowded(case):
         return
     processes, fitting = _count_processes(case), _fitting_threads(case, cores)
-    now, given = case.variable(POOL_THREADS), _given_threads(case)
+    now, given = case.variable(POOL_THREADS), given_threads(case)
     # A launcher like torchrun sets the variable; what the script sets afterwards counts.
-    pools = len(case.trainers) if _sets_threads(case) else processes
+    pools = len(case.trainers) if sets_threads(case) else processes
     overruled = given is not None and runnable > thresholds.OVERRULED_THREADS * given * pools
     fits = given is not None and given <= fitting and not overruled
     if fits or (fitting == 1 and _is_single_threaded(case, runnable)):
@@ -170,50 +165,10 @@ def _fitting_threads(case: Case, cores: float) -> int:
     Where it is not known what these use, each may compute as a trainer does.
     """
     used, own, trainers = case.number("job_cores"), case.number("trainer_cores"), max(1, len(case.trainers))
-    there = _cores_of_arithmetic(case, cores)
+    there = cores_of_arithmetic(case, cores)
     if used is None or own is None:
         return max(1, int(there) // _count_processes(case))
     return max(1, round((there - max(0.0, used - trainers * own)) / trainers))
-
-
-def _cores_of_arithmetic(case: Case, cores: float) -> float:
-    """How many cores arithmetic has.
-
-    Two hardware threads of a core share its units for that, so PyTorch itself starts one thread for each physical core
-    (c10/core/thread_pool.cpp, ``defaultNumThreads``).
-
-    Args:
-        case: the job.
-        cores: that it may use, each thread of theirs counted.
-    """
-    return case.setting("physical_cores") or cores
-
-
-def _given_threads(case: Case) -> float | None:
-    """Threads of a process's pool: the script's number if it is plain, the variable's, or one for each core it sees."""
-    if (number := _threads_in_code(case)) is not None:
-        return number
-    if case.variable(POOL_THREADS) is not None:
-        return _threads_of_variable(case)
-    seen = case.setting("affinity_cores")
-    return None if seen is None else _cores_of_arithmetic(case, seen)
-
-
-def _threads_of_variable(case: Case) -> int | None:
-    """What the variable gives a process's pool; None where it is not set, or says no number of threads."""
-    now = case.variable(POOL_THREADS) or ""
-    return int(now) or None if now.isdigit() else None
-
-
-def _sets_threads(case: Case) -> bool:
-    """Whether the script says itself how many threads compute, which overrules the variable."""
-    return "threads_set" in case.settings
-
-
-def _threads_in_code(case: Case) -> int | None:
-    """The number that the script sets; None where it sets none, or computes it."""
-    number = str(case.settings.get("threads_set", ""))
-    return int(number) or None if number.isdigit() else None
 
 
 def _use_fewer_workers(case: Case) -> Iterator[Advice]:
@@ -251,94 +206,6 @@ def _left_without_quota(case: Case) -> float | None:
     return quota / allowed if quota is not None and allowed else None
 
 
-def _compute_otherwise(case: Case) -> Iterator[Advice]:
-    yield from _give_equal_work(case)
-    double = case.number("double_precision") or 0.0
-    if double >= thresholds.MIN_SHARE:
-        yield advise("cores.single_precision", part=double)
-    yield from _keep_activations(case)
-    yield from _update_in_one_pass(case)
-    yield from _keep_memory(case)
-    yield from pad_less(case)
-    if not case.mean_of("own_beside"):  # it counts as the model's
-        yield from compute_rarely(case)
-    yield from _use_idle_cores(case)
-
-
-def _keep_activations(case: Case) -> Iterator[Advice]:
-    """Activations kept instead of computed again, where memory has room for them."""
-    again, there, free = case.mean_of("own_recomputing"), case.setting("memory_bytes"), case.number("memory_available")
-    if again >= thresholds.REPORTED_SHARE:
-        confined = case.setting("memory_limit_bytes") is not None  # how much of that is in use is not measured
-        used = None if confined or not there or free is None else 1 - free * _MB / there
-        full = used is None or used > thresholds.FULL_MEMORY
-        yield advise("cores.keep_activations", again=again, used=used, full=full)
-
-
-def _update_in_one_pass(case: Case) -> Iterator[Advice]:
-    """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
-    arithmetic = case.phase("optimizer") - case.mean_of("own_updating") - case.mean_of("own_copying")
-    if case.settings.get("update") == ADAM and arithmetic >= thresholds.OPTIMIZER_SHARE:
-        yield from fuse_optimizer(case)
-
-
-def pad_less(case: Case) -> Iterator[Advice]:
-    """Batches that are padded to their longest text, where the source pads every text to one length."""
-    place = case.settings.get("pads_all")
-    if place:
-        yield advise("cores.pad_less", place=str(place))
-
-
-def _keep_memory(case: Case) -> Iterator[Advice]:
-    """Freed memory kept for the next step, where nothing keeps it yet; pages copied after a fork are not fresh."""
-    part = (case.number("fresh_memory") or 0.0) - (case.mean_of("own_copying") or 0.0)
-    preloaded = case.variable("LD_PRELOAD") or ""
-    keeps = any(name in preloaded for name in ALLOCATORS) or any(map(case.variable, KEEP_FREED_MEMORY))
-    if part >= thresholds.MIN_SHARE and not keeps:
-        yield advise("cores.keep_memory", part=part, variables=tuple(KEEP_FREED_MEMORY.items()))
-
-
-def _give_equal_work(case: Case) -> Iterator[Advice]:
-    """The same work for all ranks, where they wait for those that have more of it: for one, or by turns."""
-    share = imbalance(case.late)
-    if share < thresholds.MIN_SHARE:
-        return
-    waits = Amounts.summed(trainer.waited_for for trainer in case.trainers)
-    rank = next((rank for rank, waited in waits.items() if waited >= thresholds.STRAGGLER * waits.total), None)
-    yield advise("cores.equal_work", rank=rank, share=share)
-
-
-def _use_idle_cores(case: Case) -> Iterator[Advice]:
-    """More threads for the arithmetic, where their number is limited although cores are idle."""
-    cores, used, threads = case.setting("cores"), case.number("job_cores"), _limited_threads(case)
-    if cores is None or used is None or threads is None:
-        return
-    idle = cores - used - (case.number("neighbour_cores") or 0.0)
-    more = int(_cores_of_arithmetic(case, cores)) // max(1, len(case.trainers))
-    large = case.share(MODEL_COMPUTE) >= threads * case.share(PYTHON_OVERHEAD)  # there is work for more; see the gain
-    if idle >= thresholds.IDLE_CORES and more > threads and large and _uses_pool(case, threads):
-        in_code = _sets_threads(case)
-        yield advise("cores.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)
-
-
-def _limited_threads(case: Case) -> int | None:
-    """To how many threads a trainer's arithmetic is limited; None where nothing limits it, or that is not known."""
-    if not _sets_threads(case):
-        return _threads_of_variable(case)
-    number, used = _threads_in_code(case), case.number("trainer_cores")
-    if number is None and used is not None:
-        return max(1, round(used))
-    return number
-
-
-def _uses_pool(case: Case, threads: int) -> bool:
-    """Whether the threads that a trainer's arithmetic has are at work: more of them do not help where they are not."""
-    main, cores = case.number("trainer_running"), case.number("trainer_cores")
-    if threads == 1:
-        return True
-    return main is not None and cores is not None and cores >= thresholds.POOL_AT_WORK * threads * main
-
-
 CORE_RULES = (
     Rule(
         CONTENTION,
@@ -359,12 +226,5 @@ CORE_RULES = (
         _lift_quota,
         say("cores.standing_still_refuted"),
         left=_left_without_quota,
-    ),
-    Rule(
-        MODEL_COMPUTE,
-        say("cores.arithmetic"),
-        ("trainer_running", "trainer_cores", "job_cores", "traced_operators", "own_recomputing"),
-        _compute_otherwise,
-        say("cores.arithmetic_refuted"),
     ),
 )  # fmt: skip

@@ -13,9 +13,9 @@ from perfdoctor.causes import (
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.messages import say
+from perfdoctor.rules.arithmetic import pad_less
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
-from perfdoctor.rules.cores import pad_less
 from perfdoctor.rules.rule import Rule
 
 # What a GPU's own work is attributed to; recomputed work is in all of them.

@@ -150,7 +150,7 @@ def _staged(s: Situation) -> Iterator[Treatment]:
 _ADVISED_THREADS = {
     "cores.fewer_threads": "fitting",
     "cores.fewer_threads_beside": "fitting",
-    "cores.more_threads": "more",
+    "arithmetic.more_threads": "more",
 }
 
 
@@ -217,7 +217,7 @@ def _allocators(s: Situation) -> Iterator[Treatment]:
     if not s.on_gpu:
         kept, huge = environment.KEEP_FREED_MEMORY, environment.HUGE_PAGES
         advice = advise("treat.keep_memory", variables=tuple(kept.items()))
-        change, same = RunChange(variables=kept), ("cores.keep_memory",)
+        change, same = RunChange(variables=kept), ("arithmetic.keep_memory",)
         yield Treatment("glibc keeps freed memory", advice, against, change, general=True, fixes=same)
         advice = advise("treat.huge_pages", variables=tuple(huge.items()))
         yield Treatment("huge pages", advice, _CPU_ARITHMETIC, RunChange(variables=huge))

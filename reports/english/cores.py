@@ -1,7 +1,7 @@
-"""CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
+"""CPU cores: threads that queue for them, and a quota on them."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.phrases import amount, blocks_run_again, counted, exports, percent
+from perfdoctor.reports.english.phrases import amount, counted, percent
 
 
 def queueing() -> str:
@@ -135,72 +135,4 @@ def threads_of_quota(*, threads: int) -> Fix:
         f"If the quota must stay, use {counted(threads, 'compute thread')}",
         "More threads than the quota use it up early in each period, and then all of them stand still until the next.",
         f"OMP_NUM_THREADS={threads} python train.py   # and num_workers of at most {threads}",
-    )
-
-
-def arithmetic() -> str:
-    return "The model's own arithmetic on the CPU"
-
-
-def arithmetic_refuted() -> str:
-    return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
-
-
-def single_precision(*, part: float) -> Fix:
-    return Fix(
-        "Compute in single precision",
-        f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as long. "
-        "NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
-        "model = model.float()\nfeatures, targets = features.float(), targets.float()  # once, where they are made",
-    )
-
-
-def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
-    return Fix(
-        "Keep freed memory for the next step",
-        f"{percent(part)} of the time the kernel hands out memory, page by page, that had been given back: large "
-        "tensors are freed and made anew in every step. glibc then keeps what is freed, and the process stays as large "
-        "as it ever was; jemalloc and tcmalloc do the same.",
-        exports(variables),
-    )
-
-
-def equal_work(*, rank: int | None, share: float) -> Fix:
-    who = "Ranks wait for each other by turns" if rank is None else f"The other ranks wait for rank {rank}"
-    return Fix(
-        "Give all ranks equal work",
-        f"{who}: batches are larger or longer there, or the host is slower. With equal work a step takes as long as "
-        f"the ranks' mean, which is {percent(share)} less.",
-        "order = sorted(range(len(data)), key=length_of)  # of all the data, before ranks take their parts\n"
-        "mine = order[rank::world_size]  # its batches are like those of other ranks; shuffle them in the same order",
-    )
-
-
-def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
-    return Fix(
-        "Checkpoint fewer blocks, or none",
-        blocks_run_again(again, used, "the host's memory", full=full),
-        "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
-        "# of transformers: model.gradient_checkpointing_disable()",
-    )
-
-
-def pad_less(*, place: str) -> Fix:
-    return Fix(
-        "Pad each batch to its longest text, and not every text to one length",
-        f"{place} pads every text to one length, and the model computes the padding as well. How much that is depends "
-        "on the texts: print (batch['attention_mask'] == 0).float().mean() of some batches. So much may go of what is "
-        "computed of these texts. Some models need the one length (Whisper); with torch.compile, pad to a few lengths "
-        "(pad_to_multiple_of) instead of any.",
-        "samples = [tokenizer(text, truncation=True) for text in texts]  # padded nowhere yet\n"
-        "loader = DataLoader(samples, batch_size=8, collate_fn=transformers.DataCollatorWithPadding(tokenizer))",
-    )
-
-
-def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
-    limit = f"The script limits it to {counted(threads, 'thread')}" if in_code else f"OMP_NUM_THREADS is {threads}"
-    return Fix(
-        f"Let the arithmetic use {more} threads",
-        f"{limit}, and {idle:.2g} of {cores:g} cores are idle.",
-        f"torch.set_num_threads({more})" if in_code else f"OMP_NUM_THREADS={more} python train.py",
     )

@@ -17,11 +17,12 @@ from tests.advice.printed import Printed, catalogue, parsed
 ALL = list(catalogue())
 # What is typed into a shell or a configuration file, and no Python.
 COMMANDS = frozenset((
+    "arithmetic.keep_memory", "arithmetic.more_threads",
     "communication.exchange_seldom", "communication.fast_interface", "communication.fewer_channels",
     "communication.fewer_rounds", "communication.let_nccl_choose", "communication.log_less",
     "communication.move_overlap", "communication.no_detour", "communication.one_process", "communication.overlap",
     "communication.use_fabric", "communication.watch_all", "cores.fewer_threads", "cores.fewer_threads_beside",
-    "cores.find_others", "cores.keep_memory", "cores.more_threads", "cores.move_neighbours", "cores.raise_quota",
+    "cores.find_others", "cores.move_neighbours", "cores.raise_quota",
     "cores.threads_of_quota", "cores.wider_mask", "finding.unset", "gpu.allow_tf32_again", "gpu.check_late_gpu",
     "gpu.compare_kernels", "gpu.cool", "gpu.own_gpu", "gpu.power_limit", "gpu.power_supply", "gpu.start_mps",
     "gpu.unlock_clocks", "gpu_idle.growing_segments", "gpu_idle.keep_caches", "health.bind_near_gpu",

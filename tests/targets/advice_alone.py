@@ -807,7 +807,7 @@ def a_profiler_that_begins_later_records_five_steps() -> None:
 @check
 def recomputed_blocks_train_the_same() -> None:
     gradients = []
-    for id in ("", "cores.keep_activations", "gpu.checkpoint_less", "gpu.checkpoint_selectively"):
+    for id in ("", "arithmetic.keep_activations", "gpu.checkpoint_less", "gpu.checkpoint_selectively"):
         torch.manual_seed(0)
         model, calls = Layered(), []
         inputs = torch.randn(4, 8, requires_grad=True)
@@ -916,7 +916,7 @@ def a_batch_is_padded_to_its_longest_text() -> None:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", model_max_length=64)
     names = {"tokenizer": tokenizer, "texts": ["a a a"] * 8 + ["a"] * 8}
     names |= {"transformers": transformers, "DataLoader": DataLoader}
-    batches = list(run("cores.pad_less", names)["loader"])
+    batches = list(run("arithmetic.pad_less", names)["loader"])
     assert [tuple(batch["attention_mask"].shape) for batch in batches] == [(8, 3), (8, 1)]
 
 
@@ -1007,7 +1007,7 @@ def ranks_get_batches_of_equal_cost() -> None:
     for rank in range(4):
         names: dict[str, Any] = {"data": lengths, "length_of": lambda number: lengths[number]}
         names |= {"rank": rank, "world_size": 4}
-        ranks.append(run("cores.equal_work", names, rank=1, share=0.2)["mine"])
+        ranks.append(run("arithmetic.equal_work", names, rank=1, share=0.2)["mine"])
     assert sorted(number for mine in ranks for number in mine) == list(range(64))
     costs = [[lengths[mine[batch : batch + 4]].sum() for batch in range(0, 16, 4)] for mine in ranks]
     assert max(numpy.ptp(costs, axis=0)) < 0.2 * numpy.mean(costs)
@@ -1017,7 +1017,7 @@ def ranks_get_batches_of_equal_cost() -> None:
 def what_was_in_double_precision_is_in_single() -> None:
     features = torch.from_numpy(numpy.random.default_rng(0).normal(size=(8, 3)))
     names = {"model": torch.nn.Linear(3, 1).double(), "features": features, "targets": features[:, 0]}
-    names = run("cores.single_precision", names, part=1.0)
+    names = run("arithmetic.single_precision", names, part=1.0)
     assert names["model"](names["features"]).dtype == names["targets"].dtype == torch.float32
 
 

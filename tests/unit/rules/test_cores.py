@@ -3,7 +3,6 @@
 import pytest
 
 from perfdoctor.metrics.neighbours import Neighbour
-from perfdoctor.reports.wording import worded_fixes
 from tests.builders.cases import changes, finding, titles
 
 
@@ -59,15 +58,6 @@ def test_a_variable_is_not_advised_where_code_sets_more_than_it_gives(
     advised = finding("cpu.contention", numbers={"runnable_threads": runnable}, settings=settings).fixes[0]
     assert advised.change.startswith("torch.set_num_threads(2)" if by_code else "OMP_NUM_THREADS=2")
     assert ("code sets more" in advised.why) is by_code
-
-
-def test_threads_of_arithmetic_are_as_many_as_physical_cores() -> None:
-    """torchrun sets OMP_NUM_THREADS=1."""
-    settings: dict[str, str | float] = {"cores": 16.0, "physical_cores": 8.0, "env.OMP_NUM_THREADS": "1"}
-    few = finding("cpu.model_compute", numbers={"job_cores": 1.0, "neighbour_cores": 0.0}, settings=settings)
-    assert titles(few) == ["Let the arithmetic use 8 threads"]
-    many = finding("cpu.contention", numbers={"runnable_threads": 60.0}, settings=settings, workers=1)
-    assert titles(many)[0] == "Use 4 compute threads per process"
 
 
 @pytest.mark.parametrize(
@@ -167,22 +157,6 @@ def test_workers_that_are_waited_for_are_not_too_many(waited: float, told: bool)
     assert ("Use 1 loader worker per trainer" in titles(found)) is told
 
 
-def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> None:
-    numbers = {"job_cores": 1.0, "neighbour_cores": 0.0}
-    limited = finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"})
-    assert titles(limited) == ["Let the arithmetic use 8 threads"]
-    assert finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0}).fixes == ()
-    full = {"job_cores": 8.0, "neighbour_cores": 0.0}
-    assert finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes == ()
-
-
-@pytest.mark.parametrize(("cores", "expected"), [(8.0, ["Let the arithmetic use 4 threads"]), (2.0, [])])
-def test_ranks_share_the_cores_that_are_idle_while_one_waits(cores: float, expected: list[str]) -> None:
-    """Two threads for each of two ranks on two cores made a job 0.2 times as fast: threads of a pool spin."""
-    numbers, settings = {"job_cores": 1.4, "neighbour_cores": 0.0}, {"cores": cores, "env.OMP_NUM_THREADS": "1"}
-    assert titles(finding("cpu.model_compute", ranks=2, numbers=numbers, settings={**settings})) == expected
-
-
 def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     """A job that keeps 1 of 2 cores busy cannot run more than twice as fast on both."""
     numbers = {"job_cores": 1.8, "runnable_threads": 14.0}
@@ -227,131 +201,3 @@ def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary
-
-
-@pytest.mark.parametrize(
-    ("cores_used", "set_in_code", "told"),
-    [(1.0, True, "The script limits it to 1 thread"), (1.0, False, ""), (1.9, True, "")],
-)
-def test_threads_that_the_script_limits_may_be_more(cores_used: float, set_in_code: bool, told: str) -> None:
-    """A language model on one of two cores took 1.7 times as long."""
-    settings: dict[str, str | float] = {"cores": 2.0, **({"threads_set": "yes"} if set_in_code else {})}
-    numbers = {"job_cores": cores_used, "trainer_cores": cores_used, "trainer_running": 1.0}
-    found = finding("cpu.model_compute", share=0.95, numbers=numbers, settings=settings)
-    assert ("Let the arithmetic use 2 threads" in titles(found)) is bool(told)
-    assert not told or any(told in fix.why for fix in worded_fixes(found))
-
-
-def test_more_threads_than_there_is_work_for_are_not_advised() -> None:
-    numbers = {"job_cores": 4.0, "trainer_cores": 4.0, "trainer_running": 1.0}
-    settings: dict[str, str | float] = {"cores": 16.0, "threads_set": "4"}
-    for calls, told in ((0.3, False), (0.1, True)):
-        beside = {"cpu.python_overhead": calls}
-        found = finding("cpu.model_compute", share=0.5, numbers=numbers, settings=settings, beside=beside)
-        assert any("Let the arithmetic use" in title for title in titles(found)) is told
-
-
-@pytest.mark.parametrize(("used", "told"), [(1.1, False), (1.9, True)])
-def test_more_threads_are_no_use_to_a_pool_that_idles(used: float, told: bool) -> None:
-    """The script's own number counts, and not how many cores small operations keep busy."""
-    numbers = {"job_cores": used, "trainer_cores": used, "trainer_running": 0.97}
-    for cores, text in ((4.0, told), (2.0, False)):
-        settings: dict[str, str | float] = {"cores": cores, "threads_set": "2"}
-        found = finding("cpu.model_compute", share=0.95, numbers=numbers, settings=settings)
-        assert any("Let the arithmetic use" in title for title in titles(found)) is text
-
-
-@pytest.mark.parametrize(
-    ("update", "optimizer", "likely"), [("Adam", 0.4, 0.3), ("SGD", 0.4, None), ("Adam", 0.1, None), ("", 0.4, None)]
-)
-def test_a_large_update_is_made_in_one_pass(update: str, optimizer: float, likely: float | None) -> None:
-    """Adam over two tables of embeddings: 1.46 times as fast told, 1.51 measured."""
-    settings: dict[str, str | float] = {"update": update} if update else {}
-    found = finding("cpu.model_compute", share=0.95, settings=settings, optimizer=optimizer)
-    assert titles(found) == ["Update all parameters in one call"] * (likely is not None)
-    assert found.predicted_speedup == pytest.approx(1 / (1 - (likely or 0.0)))
-
-
-@pytest.mark.parametrize(
-    ("again", "available", "least"), [(0.2, 12_000.0, 1.25), (0.2, 2_000.0, 1.0), (0.03, 12_000.0, None)]
-)
-def test_activations_are_kept_where_they_are_computed_again(
-    again: float, available: float, least: float | None
-) -> None:
-    found = finding(
-        "cpu.model_compute", share=0.9, numbers={"memory_available": available}, settings={"memory_bytes": 16e9},
-        trainer={"own_recomputing": again},
-    )  # fmt: skip
-    assert titles(found) == ["Checkpoint fewer blocks, or none"] * (least is not None)
-    confined = {"memory_bytes": 16e9, "memory_limit_bytes": 8e9}
-    unseen = finding("cpu.model_compute", share=0.9, settings=confined, trainer={"own_recomputing": again})
-    if least is not None:
-        assert "was not seen" in worded_fixes(unseen)[0].why
-        assert found.fixes[0].speedup_range is not None
-        assert found.fixes[0].speedup_range[0] == pytest.approx(least)
-
-
-@pytest.mark.parametrize(("arithmetic", "told"), [(0.9, 1.36), (0.6, 1.21), (0.4, None)])
-def test_more_threads_help_operations_that_take_longer_than_their_calls(arithmetic: float, told: float | None) -> None:
-    """Measured: 1.6 times the pace at 0.9 of the time, 1.3 at 0.7, 1.1 at 0.5 and 0.9 at 0.26."""
-    numbers = {"job_cores": 1.0, "trainer_cores": 1.0, "trainer_running": 1.0}
-    settings: dict[str, str | float] = {"cores": 2.0, "threads_set": "1"}
-    calls = {"cpu.python_overhead": 1 - arithmetic}
-    found = finding("cpu.model_compute", share=arithmetic, numbers=numbers, settings=settings, beside=calls)
-    assert bool(titles(found)) is (told is not None)
-    assert found.predicted_speedup == pytest.approx(told or 1.0, abs=0.01)
-
-
-def test_padding_is_advised_where_the_source_pads_every_text() -> None:
-    settings: dict[str, str | float] = {"pads_all": "data.py:40 encode"}
-    found = finding("cpu.model_compute", share=0.95, settings=settings)
-    assert titles(found) == ["Pad each batch to its longest text, and not every text to one length"]
-    assert "data.py:40 encode pads every text" in worded_fixes(found)[0].why
-    assert not titles(finding("cpu.model_compute", share=0.95))
-
-
-def test_a_variable_that_gives_no_thread_limits_nothing() -> None:
-    settings: dict[str, str | float] = {"cores": 4.0, "env.OMP_NUM_THREADS": "0"}
-    found = finding("cpu.model_compute", share=0.95, numbers={"job_cores": 1.0}, settings=settings)
-    assert not any("threads" in title for title in titles(found))
-
-
-@pytest.mark.parametrize(
-    ("share", "settings", "told"), [(0.2, {}, True), (0.02, {}, False), (0.2, {"helpers": "for the model"}, False)]
-)
-def test_what_is_computed_after_the_models_passes_is_done_more_rarely(
-    share: float, settings: dict[str, str | float], told: bool
-) -> None:
-    """Metrics of all that was predicted so far, at each step; but not what an agent does next."""
-    for cause in ("cpu.model_compute", "cpu.python_overhead"):
-        found = finding(cause, afterwards=(("train.py:11 auc", share),), settings=settings)
-        assert ("Do what train.py:11 auc does more rarely" in titles(found)) is told
-
-
-@pytest.mark.parametrize(
-    ("fresh", "copied", "variables", "told"),
-    [
-        (0.3, 0.0, {}, True),
-        (0.02, 0.0, {}, False),
-        (0.3, 0.29, {}, False),
-        (0.3, 0.0, {"MALLOC_TRIM_THRESHOLD_": "1099511627776"}, False),
-        (0.3, 0.0, {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}, False),
-    ],
-)
-def test_freed_memory_is_kept_where_it_is_fetched_anew_and_nothing_keeps_it(
-    fresh: float, copied: float, variables: dict[str, str], told: bool
-) -> None:
-    numbers, trainer = {"fresh_memory": fresh}, {"own_copying": copied}
-    settings: dict[str, str | float] = {f"env.{name}": value for name, value in variables.items()}
-    found = finding("cpu.model_compute", share=0.9, numbers=numbers, trainer=trainer, settings=settings)
-    assert ("Keep freed memory for the next step" in titles(found)) is told
-    if told:
-        assert found.fixes[0].predicted_speedup == pytest.approx(1 / 0.7)
-
-
-def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:
-    title = "Compute in single precision"
-    found = finding("cpu.model_compute", numbers={"double_precision": 1.0})
-    assert titles(found)[0] == title
-    assert found.predicted_speedup == pytest.approx(1 / (1 - found.share / 2))
-    assert title not in titles(finding("cpu.model_compute", numbers={"double_precision": 0.05}))

@@ -1,0 +1,107 @@
+"""The model's arithmetic on the CPU: less of it, cheaper, and on all cores that it may have."""
+
+from collections.abc import Iterator
+
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.diagnosis import Advice, advise
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
+from perfdoctor.knowledge.libraries import ADAM
+from perfdoctor.messages import say
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.interpreter import compute_rarely, fuse_optimizer
+from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.threads import cores_of_arithmetic, limited_threads, sets_threads
+from perfdoctor.rules.verdict import imbalance
+from perfdoctor.timeline.amounts import Amounts
+
+_MB = 1e6
+
+
+def _compute_otherwise(case: Case) -> Iterator[Advice]:
+    yield from _give_equal_work(case)
+    double = case.number("double_precision") or 0.0
+    if double >= thresholds.MIN_SHARE:
+        yield advise("arithmetic.single_precision", part=double)
+    yield from _keep_activations(case)
+    yield from _update_in_one_pass(case)
+    yield from _keep_memory(case)
+    yield from pad_less(case)
+    if not case.mean_of("own_beside"):  # it counts as the model's
+        yield from compute_rarely(case)
+    yield from _use_idle_cores(case)
+
+
+def _keep_activations(case: Case) -> Iterator[Advice]:
+    """Activations kept instead of computed again, where memory has room for them."""
+    again, there, free = case.mean_of("own_recomputing"), case.setting("memory_bytes"), case.number("memory_available")
+    if again >= thresholds.REPORTED_SHARE:
+        confined = case.setting("memory_limit_bytes") is not None  # how much of that is in use is not measured
+        used = None if confined or not there or free is None else 1 - free * _MB / there
+        full = used is None or used > thresholds.FULL_MEMORY
+        yield advise("arithmetic.keep_activations", again=again, used=used, full=full)
+
+
+def _update_in_one_pass(case: Case) -> Iterator[Advice]:
+    """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
+    arithmetic = case.phase("optimizer") - case.mean_of("own_updating") - case.mean_of("own_copying")
+    if case.settings.get("update") == ADAM and arithmetic >= thresholds.OPTIMIZER_SHARE:
+        yield from fuse_optimizer(case)
+
+
+def pad_less(case: Case) -> Iterator[Advice]:
+    """Batches that are padded to their longest text, where the source pads every text to one length."""
+    place = case.settings.get("pads_all")
+    if place:
+        yield advise("arithmetic.pad_less", place=str(place))
+
+
+def _keep_memory(case: Case) -> Iterator[Advice]:
+    """Freed memory kept for the next step, where nothing keeps it yet; pages copied after a fork are not fresh."""
+    part = (case.number("fresh_memory") or 0.0) - (case.mean_of("own_copying") or 0.0)
+    preloaded = case.variable("LD_PRELOAD") or ""
+    keeps = any(name in preloaded for name in ALLOCATORS) or any(map(case.variable, KEEP_FREED_MEMORY))
+    if part >= thresholds.MIN_SHARE and not keeps:
+        yield advise("arithmetic.keep_memory", part=part, variables=tuple(KEEP_FREED_MEMORY.items()))
+
+
+def _give_equal_work(case: Case) -> Iterator[Advice]:
+    """The same work for all ranks, where they wait for those that have more of it: for one, or by turns."""
+    share = imbalance(case.late)
+    if share < thresholds.MIN_SHARE:
+        return
+    waits = Amounts.summed(trainer.waited_for for trainer in case.trainers)
+    rank = next((rank for rank, waited in waits.items() if waited >= thresholds.STRAGGLER * waits.total), None)
+    yield advise("arithmetic.equal_work", rank=rank, share=share)
+
+
+def _use_idle_cores(case: Case) -> Iterator[Advice]:
+    """More threads for the arithmetic, where their number is limited although cores are idle."""
+    cores, used, threads = case.setting("cores"), case.number("job_cores"), limited_threads(case)
+    if cores is None or used is None or threads is None:
+        return
+    idle = cores - used - (case.number("neighbour_cores") or 0.0)
+    more = int(cores_of_arithmetic(case, cores)) // max(1, len(case.trainers))
+    large = case.share(MODEL_COMPUTE) >= threads * case.share(PYTHON_OVERHEAD)  # there is work for more; see the gain
+    if idle >= thresholds.IDLE_CORES and more > threads and large and _uses_pool(case, threads):
+        in_code = sets_threads(case)
+        yield advise("arithmetic.more_threads", more=more, threads=threads, in_code=in_code, idle=idle, cores=cores)
+
+
+def _uses_pool(case: Case, threads: int) -> bool:
+    """Whether the threads that a trainer's arithmetic has are at work: more of them do not help where they are not."""
+    main, cores = case.number("trainer_running"), case.number("trainer_cores")
+    if threads == 1:
+        return True
+    return main is not None and cores is not None and cores >= thresholds.POOL_AT_WORK * threads * main
+
+
+ARITHMETIC_RULES = (
+    Rule(
+        MODEL_COMPUTE,
+        say("arithmetic.computing"),
+        ("trainer_running", "trainer_cores", "job_cores", "traced_operators", "own_recomputing"),
+        _compute_otherwise,
+        say("arithmetic.computing_refuted"),
+    ),
+)

@@ -1,0 +1,60 @@
+"""The model's arithmetic on the CPU: less of it, cheaper, and on all cores that it may have."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.chinese.phrases import blocks_run_again, fix, percent
+
+
+def computing() -> str:
+    return "模型自身在 CPU 上的计算"
+
+
+def computing_refuted() -> str:
+    return "把批大小减半：如果每步耗时和以前一样，时间就不是花在计算上。"
+
+
+def single_precision(*, part: float) -> Fix:
+    return fix(
+        "用单精度计算",
+        f"能看出精度的计算中，{percent(part)} 是双精度，耗时是单精度的两倍。"
+        "NumPy 和 pandas 生成 64 位的数，由它们得到的张量也保持 64 位。",
+    )
+
+
+def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
+    return fix(
+        "把释放的内存留给下一步",
+        f"{percent(part)} 的时间里，内核在逐页交出此前归还过的内存：每一步都释放大张量再重新分配。"
+        "这样设置后 glibc 会保留释放的内存，进程的内存停在最大值；jemalloc 和 tcmalloc 也会。",
+    )
+
+
+def equal_work(*, rank: int | None, share: float) -> Fix:
+    who = "各 rank 轮流等待对方" if rank is None else f"其他 rank 在等 rank {rank}"
+    return fix(
+        "让所有 rank 的工作量相等",
+        f"{who}：那里的批次更大或更长，或者主机更慢。工作量相等时，一步的时间是各 rank 的平均值，少 {percent(share)}。",
+    )
+
+
+def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
+    return fix(
+        "减少激活重计算的模块，或不用激活重计算",
+        blocks_run_again(again, used, "内存", full=full),
+    )
+
+
+def pad_less(*, place: str) -> Fix:
+    return fix(
+        "每个批次只填充到其中最长的文本，而不是把所有文本填充到同一长度",
+        f"{place} 把每段文本都填充到同一长度，模型也要计算这些填充。占多少取决于文本：打印若干批次的 "
+        "(batch['attention_mask'] == 0).float().mean()。对这些文本的运算可以省去这么多。"
+        "有些模型需要固定长度（Whisper）；使用 torch.compile 时，请填充到少数几种长度（pad_to_multiple_of）。",
+    )
+
+
+def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
+    limit = f"脚本把它限制为 {threads} 个线程" if in_code else f"OMP_NUM_THREADS 为 {threads}"
+    return fix(
+        f"让计算使用 {more} 个线程",
+        f"{limit}，而 {cores:g} 个核中有 {idle:.2g} 个空闲。",
+    )

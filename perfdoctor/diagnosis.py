@@ -102,12 +102,14 @@ class Advice:
 
     Attributes:
         own: the job's own code, in which the change is shown.
+        other_loader: the change is about another loader than the one that the training goes over.
     """
 
     message: Message
     predicted_speedup: float | None = None
     speedup_range: tuple[float, float] | None = None
     own: OwnCode = OwnCode()
+    other_loader: bool = False
 
 
 def advise(what: str, /, **values: Any) -> Advice:

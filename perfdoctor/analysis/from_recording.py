@@ -20,7 +20,6 @@ from perfdoctor.analysis.own_code import (
     outside_torch,
     parts_by_function,
     parts_by_loop,
-    read_own_code,
 )
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
@@ -93,7 +92,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
-        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), read_own_code(job)),
+        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), job),
         ranks=tuple(describe_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
         steps=_of_first(job, steps, profiled, trial),
         not_examined=unseen,
@@ -307,6 +306,10 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     )
 
 
+# What an account sums up of a trainer's time, and is a number of its own where there is any.
+_PARTS = ("in_loop", "sampling", "updating", "clipping", "evaluating", "beside", "copying", "recomputing")
+
+
 def measure_accounts(accounts: Sequence[Account]) -> Measured:
     """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
     numbers: Numbers = {}
@@ -318,18 +321,9 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
         pid, watched = account.trainer.pid, account.seconds
         own = by_trainer.setdefault(pid, {})
         put(own, "own_fetching", account.fetching / watched if watched else None, of_process(pid))
-        if account.sampling:
-            put(own, "own_sampling", account.sampling / watched, of_process(pid))
-        if account.updating:
-            put(own, "own_updating", account.updating / watched, of_process(pid))
-        if account.evaluating:
-            put(own, "own_evaluating", account.evaluating / watched, of_process(pid))
-        if account.beside:
-            put(own, "own_beside", account.beside / watched, of_process(pid))
-        if account.copying:
-            put(own, "own_copying", account.copying / watched, of_process(pid))
-        if account.recomputing:
-            put(own, "own_recomputing", account.recomputing / watched, of_process(pid))
+        for name in _PARTS:
+            if part := getattr(account, name):
+                put(own, f"own_{name}", part / watched, of_process(pid))
         if account.compiling:
             put(own, "own_compiling", account.compiling / watched, of_process(pid))
             put(own, "own_recompiling", account.recompiling / watched, of_process(pid))

@@ -10,7 +10,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import SAME_ARGUMENTS
+from perfdoctor.knowledge.libraries import LOADERS, SAME_ARGUMENTS
 from perfdoctor.metrics.own_code import by_function, owner_of
 from perfdoctor.metrics.own_draws import part_after_draws
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
@@ -22,27 +22,37 @@ from perfdoctor.timeline.job import JobTimeline
 _TYPED = re.compile(r"(?=.*(?:\.py|\s-m \S+)(?:\s|$))(?!.*\s-c\s)(?!.*ipykernel)[\w./=:,@%+ -]{1,300}")
 
 
-def read_own_code(job: JobTimeline) -> OwnCode:
-    """What the recording holds of it."""
-    return OwnCode(tuple(_clear(job.source_calls)), _command(job))
+def read_own_code(job: JobTimeline, *, of_training: bool = True) -> OwnCode:
+    """What the recording holds of it.
+
+    Args:
+        job: that was watched.
+        of_training: of loaders with the one that the loop which trains goes over, else with one that it does not.
+    """
+    return OwnCode(tuple(_clear(job.source_calls, of_training=of_training)), _command(job))
 
 
-def in_own_code(findings: Iterable[Finding], own: OwnCode) -> tuple[Finding, ...]:
+def in_own_code(findings: Iterable[Finding], job: JobTimeline) -> tuple[Finding, ...]:
     """The findings, with advice that shows its changes in the job's own code."""
+    of_training, of_others = (read_own_code(job, of_training=of_training) for of_training in (True, False))
 
     def shown(fix: Fix | Advice) -> Fix | Advice:
-        return replace(fix, own=own) if isinstance(fix, Advice) else fix
+        return replace(fix, own=of_others if fix.other_loader else of_training) if isinstance(fix, Advice) else fix
 
     return tuple(replace(one, fixes=tuple(map(shown, one.fixes))) for one in findings)
 
 
-def _clear(calls: Iterable[SourceCall]) -> Iterator[OwnCall]:
-    """Of each kind the one that the loop uses, or the only one where that is not known."""
+def _clear(calls: Iterable[SourceCall], *, of_training: bool) -> Iterator[OwnCall]:
+    """Of each kind the one that advice is about, or the only one where that is not known."""
     there = list(dict.fromkeys(calls))
     for names in SAME_ARGUMENTS:
         alike = [call for call in there if call.callee in names]
-        found = [call for call in alike if call.used] or alike
-        if len(found) == 1 and found[0].used != False:  # noqa: E712, SQLite has numbers for both
+        others = [call for call in alike if call.used is not None and not call.used]
+        if names == LOADERS and not of_training:
+            found = others
+        else:
+            found = [call for call in alike if call.used] or ([] if others else alike)
+        if len(found) == 1:
             yield OwnCall(found[0].file, found[0].line, found[0].text, names)
 
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.causes import (
+    BANDWIDTH,
+    INPUT_PREPROCESSING,
+    MODEL_COMPUTE,
+    NETWORK_READ,
+    PYTHON_OVERHEAD,
+    STORAGE_READ,
+)
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.processes import Process
 
 _FORWARD, _BACKWARD, _OPTIMIZER = ("forward", "loss"), "backward", "optimizer"
+# What workers could do in the loop's place.
+_OF_BATCHES = frozenset((INPUT_PREPROCESSING, STORAGE_READ, NETWORK_READ))
 _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
 
@@ -53,10 +62,12 @@ class Account:
         afterwards: of ``lines``, what lies below all of the model's passes and leads to no backward pass, by cause;
             arithmetic under the model's, whatever it counts for.
         fetching: in which the main thread prepared batches itself.
+        in_loop: of that, outside of loaders, in the code of the loop.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
         recomputing: in which checkpointed blocks ran their forward pass again.
         updating: in which the optimizer's step was interpreter and dispatch.
+        clipping: in which gradients were clipped or scaled back.
         recompiling: of these, after the first step: a step compiles its backward pass and its optimizer after others of
             its parts have run, and what comes after such parts more often is compiled again.
         copying: that went into pages which were shared with a process since that was forked.
@@ -81,10 +92,12 @@ class Account:
     passes: dict[tuple[str, str], Amounts[str]] = field(default_factory=dict)
     afterwards: dict[str, Amounts[str]] = field(default_factory=dict)
     fetching: float = 0.0
+    in_loop: float = 0.0
     sampling: float = 0.0
     compiling: float = 0.0
     recomputing: float = 0.0
     updating: float = 0.0
+    clipping: float = 0.0
     recompiling: float = 0.0
     evaluating: float = 0.0
     beside: float = 0.0
@@ -114,11 +127,15 @@ class Account:
         elif location.phase in ("backward", "optimizer"):
             self._has_run = True
             self.recomputing += seconds * (location.detail == "recompute")
+        prepares = location.detail == PREPARES
+        updates = location.phase == _OPTIMIZER and location.detail != "clip"
+        self.clipping += seconds * (location.detail == "clip")
         for share in shares:
             amount = share.weight * seconds
             self.copying += amount * share.copying
             self.beside += amount * (share.beside and share.rank is None)
-            if share.cause == PYTHON_OVERHEAD and location.phase == "optimizer":
+            self.in_loop += amount * (prepares and share.rank is None and share.cause in _OF_BATCHES)
+            if share.cause == PYTHON_OVERHEAD and updates:
                 self.updating += amount
             if share.rank is None:
                 self.own.setdefault(block, Amounts())[share.cause] += amount

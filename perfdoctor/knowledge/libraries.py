@@ -75,6 +75,8 @@ USES: tuple[Use, ...] = (
     _use("update", ADAM, r"torch/optim/adamw?\.py"),
     _use("update", "SGD", r"torch/optim/sgd\.py"),
     _use("update", "Adagrad", r"torch/optim/adagrad\.py"),
+    # what torch.compile has made runs
+    _use("compiled", "yes", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py"),
     # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
     _use("loop", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
     _use("loop", "lightning", rf"{_INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
@@ -130,8 +132,8 @@ CHECKPOINTING = re.compile(
 
 # Calls in the job's own source that are looked for.
 LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
-# Those of torch.optim that have ``fused`` (its documentation, "Algorithms").
-OPTIMIZERS = frozenset(("Adam", "AdamW", "SGD", "Adagrad"))
+# Those of torch.optim that have ``fused`` (its documentation, "Algorithms"), and as what ``update`` names them.
+UPDATES = {"Adam": ADAM, "AdamW": ADAM, "SGD": "SGD", "Adagrad": "Adagrad"}
 THREADS = frozenset(("set_num_threads",))
 BACKWARD = "backward"
 # torch.autograd.grad, and what makes of its work a part of the graph that a later backward pass goes through.
@@ -141,7 +143,7 @@ PADS_ALL = re.compile(r"""\b(?:padding\s*=\s*["']max_length["']|pad_to_max_lengt
 # Those that take the same arguments, together.
 SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
     LOADERS,
-    OPTIMIZERS,
+    frozenset(UPDATES),
     frozenset(("TrainingArguments", "Seq2SeqTrainingArguments")),
     frozenset(("Trainer",)),
     THREADS,

@@ -63,8 +63,12 @@ THREADS: dict[str, Metric] = {
     "worker_starts": Metric("loader workers started", "/min", "processes"),
     "worker_life": Metric("median life of a loader worker that ended", "s", "processes"),
     "own_fetching": Metric("trainer{} preparing batches in its main thread", _OF_TIME, "stacks"),
+    "own_in_loop": Metric(
+        "trainer{} preparing batches in the loop itself, before the model's call", _OF_TIME, "stacks"
+    ),
     "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
     "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
+    "own_clipping": Metric("trainer{} clipping its gradients or scaling them back", _OF_TIME, "stacks"),
     "own_evaluating": Metric("trainer{} evaluating, with the batches for that", _OF_TIME, "stacks"),
     "own_beside": Metric("trainer{} computing below the model's passes, for no backward pass", _OF_TIME, "stacks"),
     "own_copying": Metric("trainer{} copying memory shared with forked processes", _OF_TIME, "threads"),

@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
-from perfdoctor.knowledge.libraries import PADS_ALL, THREADS, USES
+from perfdoctor.knowledge.libraries import PADS_ALL, THREADS, UPDATES, USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
@@ -97,7 +97,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
         (``perfdoctor.metrics.helpers``); ``threads_set``: how many compute as its source sets it, ``yes`` where that
         is no plain number; ``pads_all``: where its source pads every text to one length; and all that
-        ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen.
+        ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen and ``update`` is
+        taken from the source if not.
     """
     pids = {trainer.pid for trainer in job.processes.trainers}
     workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
@@ -111,6 +112,9 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["loader"] = "no"
     if enough:
         found.setdefault("parallel", "no")
+    made = {UPDATES[call.callee] for call in job.source_calls if call.callee in UPDATES}
+    if "update" not in found and not enough and len(made) == 1:
+        found["update"] = made.pop()  # without stacks its frames are not seen
     if setting := [call.text for call in job.source_calls if call.callee in THREADS]:
         found["threads_set"] = _largest_number(setting)
     if padding := next((call for call in job.source_calls if PADS_ALL.search(call.text)), None):

@@ -9,7 +9,8 @@ from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
 from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.interpreter import compute_rarely, fuse_optimizer
+from perfdoctor.rules.interpreter import compute_rarely
+from perfdoctor.rules.optimizer import fuse_optimizer, update_share
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.threads import cores_of_arithmetic, limited_threads, sets_threads
 from perfdoctor.rules.verdict import imbalance
@@ -44,7 +45,7 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
 
 def _update_in_one_pass(case: Case) -> Iterator[Advice]:
     """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
-    arithmetic = case.phase("optimizer") - case.mean_of("own_updating") - case.mean_of("own_copying")
+    arithmetic = update_share(case) - case.mean_of("own_updating") - case.mean_of("own_copying")
     if case.settings.get("update") == ADAM and arithmetic >= thresholds.OPTIMIZER_SHARE:
         yield from fuse_optimizer(case)
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from perfdoctor.causes import NETWORK_READ
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.neighbours import Neighbour
@@ -221,6 +222,15 @@ class Case:
     def comes_through_pipe(self, cause: str) -> bool:
         """Whether most of a cause is about a pipe: as fast as whoever writes into it, however many read."""
         return self._part(cause, ("pipe",)) > thresholds.MOSTLY
+
+    def network_system(self, cause: str) -> str | None:
+        """The type of the network file system that most of a cause is about; None where that is none, or not known."""
+        system = self.file_system(self.hot_path(cause))
+        return system.split()[0] if system is not None and "network" in system else None
+
+    def comes_over_network(self, cause: str) -> bool:
+        """Whether most of a cause is about what other hosts send."""
+        return cause == NETWORK_READ or self.network_system(cause) is not None
 
     def _part(self, cause: str, kinds: tuple[str, ...]) -> float:
         return sum(part for target, part in self.paths.get(cause, ()) if target.startswith(kinds))

@@ -88,6 +88,7 @@ def _exchange_seldom(case: Case) -> Advice:
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
+        sharded=_is_sharded(case),
         way=case.loop or _way(case),
     )
 

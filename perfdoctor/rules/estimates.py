@@ -8,7 +8,7 @@ from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import ADAM
+from perfdoctor.knowledge.libraries import ADAM, DEEPSPEED, SHARDED
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
@@ -158,6 +158,23 @@ def part_value(name: str) -> Estimate:
     return lambda case, cause, values: None if values[name] is None else _exactly(case, cause, values[name])
 
 
+# Ranks that share the model gather its parameters for the forward and for the backward pass, and reduce gradients that
+# are as large (FSDP, ZeRO 3): each is a third of the bytes.
+OF_THREE = 1 / 3
+
+
+def by_fewer_exchanges(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """Three exchanges of gradients in four, or two; where ranks share the model, parameters go over as before.
+
+    DeepSpeed exchanges in each backward pass in some of its stages, and which one it is is not seen.
+    """
+    way = case.settings.get("parallel")
+    if way == DEEPSPEED:
+        return None
+    part = OF_THREE if way in SHARDED else 1.0
+    return _of_share(case, cause, 0.5 * part, 0.75 * part, 0.75 * part)
+
+
 def less_often(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     """All but one of so many times."""
     return _exactly(case, cause, 1 - 1 / values["times"])
@@ -179,7 +196,8 @@ def by_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None
     if plan is None:
         return None
     low, high = case.range_of(cause)
-    known = low if plan.cores is not None else 0.0  # without free cores a worker takes one from the arithmetic
+    # Without free cores a worker takes one from the arithmetic; what comes over a network may be all that it carries.
+    known = low if plan.cores is not None and not case.comes_over_network(cause) else 0.0
     return Gain(min(known, max(0.0, 1 - plan.worst)), min(share, 1 - plan.pace), min(high, 1 - plan.best))
 
 

@@ -1,6 +1,7 @@
 """Passes without gradients: evaluations that take a good part of the training's time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perfdoctor.causes import EVALUATION
 from perfdoctor.diagnosis import Advice, advise
@@ -14,9 +15,11 @@ def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
     share = max(case.share(EVALUATION), case.mean_of("own_evaluating"))
     times = times_rarer(share)
     line = case.hot_line(EVALUATION)
-    yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=thresholds.REPORTED_SHARE)
-    yield advise("evaluation.subset", times=times)
-    yield advise("evaluation.larger_batches", loader=case.may_have_loader)
+    bearable, loop = thresholds.REPORTED_SHARE, case.loop
+    yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=bearable, loop=loop)
+    yield advise("evaluation.subset", times=times, loop=loop)
+    larger = advise("evaluation.larger_batches", loader=case.may_have_loader, loop=loop)
+    yield replace(larger, other_loader=True)
     yield advise("evaluation.inference_mode", line=line)
 
 

@@ -7,6 +7,7 @@ beside the training. What is left bounds it: the next bottleneck.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import perfdoctor.rules.estimates as estimates
 from perfdoctor.diagnosis import Advice
@@ -34,16 +35,17 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
     if gain is None:
         return advice
     gain = gain.within(left)
-    return Advice(advice.message, freed(gain.likely), (freed(gain.least), freed(gain.most)))
+    return replace(advice, predicted_speedup=freed(gain.likely), speedup_range=(freed(gain.least), freed(gain.most)))
 
 
 # By the id of the advice. What is not here cannot be estimated before it is tried. How much is sure is judgement: half
 # of it where the work goes on elsewhere, four fifths where something small takes its place. Half of the calls go with
-# twice the batch, half of the bytes with half the precision, and three exchanges of four with gradients of four steps.
+# twice the batch, and half of the bytes with half the precision.
 GAINS: Mapping[str, Estimate] = {
     # Input.
-    "input.more_workers": estimates.by_workers,
-    "input.spread_work": estimates.by_even_workers,
+    "workers.more": estimates.by_workers,
+    "workers.take_over": estimates.by_workers,
+    "workers.spread_work": estimates.by_even_workers,
     "input.cheaper": estimates.of_line,
     "input.table_once": estimates.by_tensors,
     "input.prepare_once": estimates.before_draws,
@@ -66,7 +68,8 @@ GAINS: Mapping[str, Estimate] = {
     "helpers.send_arrays": estimates.UP_TO_ALL,
     # Python.
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
-    "interpreter.fused_optimizer": estimates.by_fused_update,
+    "optimizer.fused": estimates.by_fused_update,
+    "optimizer.compiled": estimates.by_fused_update,
     "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
     "interpreter.cheaper_python": estimates.of_functions,
@@ -122,14 +125,14 @@ GAINS: Mapping[str, Estimate] = {
     # Communication.
     "communication.fewer_channels": estimates.value("longer", 0.0),
     "communication.high_priority": estimates.value("share", 0.8),
-    "communication.exchange_seldom": estimates.known_part(0.75, least=0.5),
+    "communication.exchange_seldom": estimates.by_fewer_exchanges,
     "communication.half_precision": estimates.HALF,
     "communication.one_process": estimates.known_part(1.0, least=0.5),
     "communication.overlap": estimates.UP_TO_ALL,
     "communication.sharded_half_precision": estimates.HALF,
     "communication.shard_within_host": estimates.UP_TO_ALL,
     "communication.prefetch_parameters": estimates.UP_TO_ALL,
-    "communication.gather_once": estimates.UP_TO_ALL,
+    "communication.gather_once": estimates.known_part(estimates.OF_THREE, least=0.0),
     "communication.use_ddp": estimates.UP_TO_ALL,
     "communication.send_as_one": estimates.UP_TO_ALL,
     "communication.use_buckets": estimates.UP_TO_ALL,

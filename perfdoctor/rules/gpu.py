@@ -68,7 +68,9 @@ def level_ranks(kind: str, culprit: int | None) -> tuple[Advice, ...]:
 
 def _move_less_memory(case: Case) -> Iterator[Advice]:
     yield advise("gpu.fuse", memory=case.measured("gpu_dram"), tensor=case.measured("gpu_tensor"))
-    yield advise("gpu.halve_bytes", loop=case.loop)
+    halved = sum(case.number(f"traced_matrix_{kind}") or 0.0 for kind in ("bf16", "fp16", "fp8"))
+    if halved < thresholds.MOSTLY:
+        yield advise("gpu.halve_bytes", loop=case.loop)
     # Attention and convolutions: where kernels were traced, only what they ask for.
     traced = case.number("traced_kernel_time") is not None
     softmax, layout = case.number("traced_softmax"), case.number("traced_layout")

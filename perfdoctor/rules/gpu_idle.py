@@ -7,7 +7,8 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.interpreter import fuse_optimizer, stop_debugging
+from perfdoctor.rules.interpreter import stop_debugging
+from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import Rule, unset
 
 

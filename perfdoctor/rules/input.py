@@ -6,72 +6,11 @@ from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTIO
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import PREPARED, TABLES
-from perfdoctor.messages import Message, say
+from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.helpers import depends_on_model, helper_fixes
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.workers import WorkerPlan, freed_without_workers, plan_workers
-
-
-def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice]:
-    """More workers, or work spread evenly, with the numbers of this job; nothing where that would not help."""
-    if plan is not None and plan.uneven:
-        busiest, following = plan.uneven
-        return [advise("input.spread_work", busiest=busiest, following=following)]
-    if plan is None or not plan.helps or case.comes_through_pipe(cause):
-        return []
-    advice = advise(
-        "input.more_workers",
-        now=plan.now,
-        beside=plan.beside,
-        needed=plan.needed,
-        useful=plan.useful,
-        busy=plan.busy,
-        own=plan.own,
-        cores=plan.cores,
-        used_cores=case.number("job_cores"),
-        threads=plan.threads,
-        pin=case.uses_gpu and case.settings.get("pin_thread") != "yes",
-        divides=not case.uses_gpu,
-        tight=_lacking_memory(case, plan),
-        shared=_little_shared_memory(case),
-        loader=case.may_have_loader,
-        loop=case.loop,
-    )
-    return [advice]
-
-
-def _little_shared_memory(case: Case) -> float | None:
-    """The room in /dev/shm in MB, through which batches come, where it is that of a container which asked for none."""
-    free = case.number("shm_free")
-    return free if free is not None and free < thresholds.LITTLE_SHARED_MEMORY else None
-
-
-def _lacking_memory(case: Case, plan: WorkerPlan) -> tuple[float, float] | None:
-    """What a worker has in memory and what is available, in MB, where as much for each further one would not fit."""
-    size, available = case.number("worker_rss"), case.number("memory_available")
-    if size is None or available is None:
-        return None
-    return (size, available) if (plan.useful - plan.now) * size > available else None
-
-
-def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
-    """Why more workers would not help; None where they would, or where it is not known.
-
-    Args:
-        plan: for the trainer that waits for data most.
-        share: what the input costs it. What it does not wait for batches, it waits for cores.
-    """
-    if plan is None or plan.helps or plan.uneven:
-        return None
-    if plan.needed <= plan.now:
-        crowded = plan.busy >= thresholds.MOSTLY * plan.now or 1 - plan.own < thresholds.MOSTLY * share
-        return (
-            say("input.workers_take_cores", now=plan.now)
-            if crowded
-            else say("input.workers_idle", now=plan.now, busy=plan.busy)
-        )
-    return None if plan.cores is None else say("input.no_free_core", cores=plan.cores)
+from perfdoctor.rules.workers import freed_without_workers, no_more_workers, plan_workers, worker_fixes
 
 
 def _mostly_sampling(case: Case) -> bool:

@@ -6,11 +6,12 @@ from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEA
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import CELLS, FORMAT_TRACEBACKS, OF_A_STEP
-from perfdoctor.knowledge.libraries import FUSED, SHARDED
+from perfdoctor.knowledge.libraries import SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.helpers import depends_on_model
+from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import Rule, unset
 
 _SHOWN = 2  # functions and packages
@@ -26,14 +27,6 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
     for name, level in environment.DEBUGGING.items():
         if level in (None, (case.variable(name) or "").upper()):
             yield from unset(case, name, say("interpreter.debugging", name=name))
-
-
-def fuse_optimizer(case: Case) -> Iterator[Advice]:
-    """A fused optimizer, where the optimizer's own share of the step is large."""
-    share = case.phase("optimizer")
-    if share >= thresholds.OPTIMIZER_SHARE and case.settings.get("optimizer") != FUSED:
-        trainer = case.settings.get("loop") == "transformers"
-        yield advise("interpreter.fused_optimizer", share=share, gpu=case.uses_gpu, trainer=trainer)
 
 
 def _compiles_again(case: Case) -> bool:
@@ -198,6 +191,8 @@ def _replace(loop: CostlyLoop, share: float) -> Advice:
 
 
 def _compile(case: Case) -> Iterable[Advice]:
+    if case.settings.get("compiled") == "yes":
+        return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
     return off or [advise("interpreter.compile_model", sharded=case.settings.get("parallel") in SHARDED)]
 

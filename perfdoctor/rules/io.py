@@ -9,9 +9,8 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY, PAGE_BYTES
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.input import no_more_workers, worker_fixes
 from perfdoctor.rules.rule import Rule, times_rarer
-from perfdoctor.rules.workers import plan_workers
+from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # The kernel counts refaults in pages.
 _PAGE_MB = PAGE_BYTES / 1e6
@@ -77,7 +76,7 @@ def _no_more_readers(case: Case, reached: _Limit | None) -> Message | None:
         return None
     if busy >= thresholds.FULL_DEVICE:
         return say("io.device_full", busy=busy)
-    from_device = bool(case.number("read_from_storage")) and _network_system(case) is None
+    from_device = bool(case.number("read_from_storage")) and case.network_system(STORAGE_READ) is None
     held = from_device and busy < thresholds.HELD_BACK * share
     return say("io.held_back", busy=busy, share=share) if held else None
 
@@ -99,18 +98,12 @@ def _larger_pieces(case: Case) -> Iterator[Advice]:
 def _nearer(case: Case) -> Iterator[Advice]:
     """Where the data lies: a network file system, or storage slower than memory that has room for it."""
     path, cached = case.hot_path(STORAGE_READ), case.number("page_cache")
-    if (system := _network_system(case)) is not None:
+    if (system := case.network_system(STORAGE_READ)) is not None:
         yield advise("io.copy_to_local", path=path, system=system, available=case.number("memory_available"))
     if cached is None or cached < thresholds.PAGE_CACHE_HITS:
         yield advise("io.keep_in_memory", path=path, available=case.number("memory_available"))
     if _thrashes(case):
         yield advise("io.part_per_host", refaults=case.number("refaults"))
-
-
-def _network_system(case: Case) -> str | None:
-    """The type of the network file system that the job reads from; None where that is none, or not known."""
-    system = case.file_system(case.hot_path(STORAGE_READ))
-    return system.split()[0] if system is not None and "network" in system else None
 
 
 def _thrashes(case: Case) -> bool:
@@ -147,7 +140,7 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
         path=path,
         share=share,
         line=case.hot_line(CHECKPOINT_WRITE),
-        together=len(case.trainers) > 1,
+        together=_save_together(case),
         gpu=case.uses_gpu,
     )
     yield advise(
@@ -158,6 +151,12 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
     )
     if case.file_system(path) not in IN_MEMORY:
         yield advise("io.faster_storage")
+
+
+def _save_together(case: Case) -> bool:
+    """Whether several ranks save at the same time, and not one alone while the others go on or wait for it."""
+    saving = sorted(trainer.phases.get("saving", 0.0) for trainer in case.trainers)
+    return len(saving) > 1 and saving[-2] >= thresholds.MOSTLY * saving[-1] > 0
 
 
 def _log_otherwise(case: Case) -> Iterator[Advice]:

@@ -1,10 +1,12 @@
-"""How many loader workers would keep up, what that leaves of the time, and what it does to the trainer's threads."""
+"""Loader workers: how many would keep up, what that leaves of the time and of the trainer's threads, and the advice."""
 
 import math
 from dataclasses import dataclass, replace
 
 from perfdoctor.causes import DATA_TRANSFER, MODEL_COMPUTE, WORKER_STARTUP
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case, Trainer
 
 
@@ -15,7 +17,7 @@ class WorkerPlan:
     Attributes:
         now: workers it has; 0 where most of the preparation is in a loader without workers.
         own: seconds in which the trainer does not wait for data.
-        busy: seconds of preparation by all its workers (or by itself, if it has none).
+        busy: seconds of preparation by all its workers (or by itself, if it has none), with ``in_loop``.
         needed: workers that would keep up: ``ceil(busy / own)``.
         useful: the most that helps, given the cores.
         pace: what is left of each second with ``useful`` workers and ``threads``.
@@ -25,6 +27,9 @@ class WorkerPlan:
         beside: workers of other loaders, which have no part in this.
         uneven: how busy the busiest worker and the next one are, if all wait for that one worker.
         threads: compute threads that leave a core to each worker; None where the trainer's need not change.
+        in_loop: seconds in which the loop itself prepares batches, which workers would do in its place; 0 where that is
+            not most of the waiting.
+        short_of_cores: not the trainer's other work, but the number of cores is what limits the pace.
     """
 
     now: int
@@ -39,11 +44,13 @@ class WorkerPlan:
     beside: int = 0
     uneven: tuple[float, float] | None = None
     threads: int | None = None
+    in_loop: float = 0.0
+    short_of_cores: bool = False
 
     @property
     def helps(self) -> bool:
-        """Whether more workers make the job faster."""
-        return self.useful > self.now and self.pace < thresholds.WORTHWHILE_LEFT
+        """Whether more workers, or more for them to do, make the job faster."""
+        return (self.useful > self.now or self.in_loop > 0) and self.pace < thresholds.WORTHWHILE_LEFT
 
 
 def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
@@ -51,12 +58,14 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     trainers = case.trainers_with(cause)
     if not trainers:
         return None
-    trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
-    trainer, beside = _without_idle_loader(trainer)
-    waiting = trainer.phases.get("data", 0.0)
+    trainer, beside = _without_idle_loader(max(trainers, key=lambda one: _fetching(one) + _preparing(one)))
+    fetching, in_loop = _fetching(trainer), _preparing(trainer)
+    if in_loop < thresholds.MOSTLY * (fetching + in_loop):
+        in_loop = 0.0
+    waiting = fetching + in_loop
     if _is_helped(case, trainer, waiting):
         return None
-    busy = _busy(case, trainer, waiting)
+    busy = _busy(case, trainer, waiting, in_loop)
     if busy is None or busy <= 0:
         return None
     own = max(1 - waiting, thresholds.LEAST_OWN_TIME)
@@ -68,10 +77,14 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
         room = cores / (len(case.trainers) * per_worker)
         useful = max(1, min(useful, int(room + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
+    if in_loop:
+        useful = max(useful, trainer.workers)  # none of those there are is taken away
     batches = busy / useful
     pace = max(own, batches, floor if cores is not None else 0.0)
     plan = WorkerPlan(
-        trainer.workers, own, busy, needed, useful, pace, cores, pace, pace, beside, _uneven(trainer)
+        now=trainer.workers, own=own, busy=busy, needed=needed, useful=useful, pace=pace, cores=cores, best=pace,
+        worst=pace, beside=beside, uneven=_uneven(trainer), in_loop=in_loop,
+        short_of_cores=cores is not None and (useful < needed or floor >= max(own, batches)),
     )  # fmt: skip
     crowding = _crowd_out(case, trainer, own, useful * per_worker)
     if useful > trainer.workers and crowding is not None:
@@ -140,10 +153,20 @@ def _uneven(trainer: Trainer) -> tuple[float, float] | None:
     return (busiest, following) if uneven else None
 
 
+def _fetching(trainer: Trainer) -> float:
+    """Fraction of its time in which a trainer waits for a loader, or prepares batches in one."""
+    return trainer.phases.get("data", 0.0)
+
+
+def _preparing(trainer: Trainer) -> float:
+    """Fraction of its time in which its loop itself prepares batches, before the model's call."""
+    return trainer.number("own_in_loop") or 0.0
+
+
 def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
-    """Where the trainer mostly prepares batches itself, beside its workers: as it is without them, and how many."""
-    fetching = trainer.number("own_fetching") or 0.0
-    if not trainer.workers or fetching < thresholds.MOSTLY * trainer.phases.get("data", 0.0):
+    """Where a loader mostly prepares batches in the trainer, beside workers: it without them, and how many."""
+    fetching = (trainer.number("own_fetching") or 0.0) - _preparing(trainer)
+    if not trainer.workers or fetching <= 0 or fetching < thresholds.MOSTLY * _fetching(trainer):
         return trainer, 0
     return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
 
@@ -156,12 +179,13 @@ def _is_helped(case: Case, trainer: Trainer, waiting: float) -> bool:
     return 1 - running >= thresholds.MOSTLY * waiting
 
 
-def _busy(case: Case, trainer: Trainer, waiting: float) -> float | None:
-    """Seconds of preparation per second: the workers', or the trainer's own where it has none."""
+def _busy(case: Case, trainer: Trainer, waiting: float, in_loop: float) -> float | None:
+    """Seconds of preparation per second: the workers' and what its loop prepares, or all its own where it has none."""
     if trainer.workers == 0:
         return waiting
     own = trainer.number("workers_busy")
-    return own if own is not None else case.number("workers_busy")
+    workers = own if own is not None else case.number("workers_busy")
+    return None if workers is None else workers + in_loop
 
 
 def _core_per_worker(case: Case, trainer: Trainer, waiting: float) -> float:
@@ -191,6 +215,84 @@ def cores_floor(case: Case, assumed: float, cores: float | None) -> float:
     room = case.setting("affinity_cores") or case.setting("host_cores")
     free = cores if room is None else min(cores, room - neighbours)
     return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))
+
+
+def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice]:
+    """Workers, or work for them, with the numbers of this job; nothing where that would not help."""
+    if plan is not None and plan.uneven:
+        busiest, following = plan.uneven
+        return [advise("workers.spread_work", busiest=busiest, following=following)]
+    if plan is None or not plan.helps or case.comes_through_pipe(cause):
+        return []
+    if plan.in_loop or not case.may_have_loader:
+        return [_take_over(case, cause, plan)]
+    advice = advise(
+        "workers.more",
+        now=plan.now,
+        beside=plan.beside,
+        needed=plan.needed,
+        useful=plan.useful,
+        busy=plan.busy,
+        own=plan.own,
+        cores=plan.cores,
+        used_cores=case.number("job_cores"),
+        threads=plan.threads,
+        pin=_should_pin(case),
+        divides=not case.uses_gpu,
+        tight=_lacking_memory(case, plan),
+        shared=_little_shared_memory(case),
+        loop=case.loop,
+    )
+    return [replace(advice, other_loader=plan.beside > 0)]
+
+
+def _take_over(case: Case, cause: str, plan: WorkerPlan) -> Advice:
+    return advise(
+        "workers.take_over",
+        line=case.hot_line(cause),
+        now=plan.now,
+        useful=plan.useful,
+        busy=plan.in_loop or plan.busy,
+        own=plan.own,
+        threads=plan.threads,
+        pin=_should_pin(case),
+        tight=_lacking_memory(case, plan),
+        shared=_little_shared_memory(case),
+        loader=case.may_have_loader,
+    )
+
+
+def _should_pin(case: Case) -> bool:
+    return case.uses_gpu and case.settings.get("pin_thread") != "yes"
+
+
+def _little_shared_memory(case: Case) -> float | None:
+    """The room in /dev/shm in MB, through which batches come, where it is that of a container which asked for none."""
+    free = case.number("shm_free")
+    return free if free is not None and free < thresholds.LITTLE_SHARED_MEMORY else None
+
+
+def _lacking_memory(case: Case, plan: WorkerPlan) -> tuple[float, float] | None:
+    """What a worker has in memory and what is available, in MB, where as much for each further one would not fit."""
+    size, available = case.number("worker_rss"), case.number("memory_available")
+    if size is None or available is None:
+        return None
+    return (size, available) if (plan.useful - plan.now) * size > available else None
+
+
+def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
+    """Why more workers would not help; None where they would, or where it is not known.
+
+    Args:
+        plan: for the trainer that waits for data most.
+        share: what the input costs it. What it does not wait for batches, it waits for cores.
+    """
+    if plan is None or plan.helps or plan.uneven:
+        return None
+    if plan.needed <= plan.now:
+        crowded = plan.busy >= thresholds.MOSTLY * plan.now or 1 - plan.own < thresholds.MOSTLY * share
+        return say("workers.take_cores", now=plan.now) if crowded else say("workers.idle", now=plan.now, busy=plan.busy)
+    return say("workers.no_free_core", cores=plan.cores) if plan.short_of_cores and plan.cores is not None else None
 
 
 # What loader workers cost beside what they prepare.

@@ -47,7 +47,8 @@ class CodeLocation:
         detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
             ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
             (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``,
-            ``recompute`` (of a forward pass, in the backward pass), ``PREPARES``, ``AFTERWARDS`` or "".
+            ``recompute`` (of a forward pass, in the backward pass), ``clip`` (gradients are clipped or scaled back),
+            ``PREPARES``, ``AFTERWARDS`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.

@@ -43,7 +43,7 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
     loaders = [fact for fact in s.all("loader") if not fact["iterable"]]
     if not loaders:
         return
-    advised = s.advised("input.more_workers")
+    advised = s.advised("workers.more")
     useful, with_threads = advised.get("useful"), advised.get("threads")
     counts = {int(useful)} if useful else {max(1, s.cores_each - 1)}
     for count in sorted((counts | {s.cores_each}) - {s.workers}):
@@ -52,7 +52,7 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
         loader = {"num_workers": count, "persistent_workers": True}
         keywords = {"loader": {"num_workers": str(count), "persistent_workers": "True"}}
         advice = advise("treat.more_workers", workers=count, now=s.workers)
-        fixes = ("input.more_workers",) if count == useful else ()
+        fixes = ("workers.more",) if count == useful else ()
         threads = max(1, s.cores_each - count)
         if threads < s.threads:
             both = advise("treat.workers_and_threads", workers=count, now=s.workers, threads=threads)
@@ -252,7 +252,7 @@ def _optimizers(s: Situation) -> Iterator[Treatment]:
         if option in options and not chosen:
             change, keywords = RunChange({"optimizer": {option: True}}), {"optimizer": {option: "True"}}
             advice = advise("treat.optimizer", option=option)
-            fixes = ("interpreter.fused_optimizer",) if option == "fused" else ()
+            fixes = ("optimizer.fused",) if option == "fused" else ()
             yield Treatment(f"{option}=True", advice, against, change, keywords=keywords, fixes=fixes)
 
 

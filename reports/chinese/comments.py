@@ -14,6 +14,9 @@ _DATA = {
     "filled by threading.Thread(target=draw, daemon=True), emptied in __iter__": (
         "由 threading.Thread(target=draw, daemon=True) 填充，在 __iter__ 中取出"
     ),
+    "the loader's collate_fn: what it does now, and then what the loop does with the batch": (
+        "DataLoader 的 collate_fn：先做它现在所做的，再做循环对批次所做的"
+    ),
     "once per {} batches": "每 {} 个批次一次",
     "of transformers: {}": "transformers 的写法：{}",
     "padded nowhere yet": "这里还不填充",
@@ -46,7 +49,10 @@ _DATA = {
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
     "before the step": "在训练步之前",
-    "around what calls it": "包住调用它的代码",
+    "around what calls it; an average then keeps decay ** 100 of itself": (
+        "包住调用它的代码；滑动平均这时保留自身的 decay ** 100"
+    ),
+    "or an average in one call: {}": "或者一次调用更新滑动平均：{}",
     "a list of them": "一个列表",
     "in the helper, in place of the list": "在辅助进程中，代替列表",
     "in the helper: connection.send([answer(request) for request in connection.recv()])": (
@@ -55,11 +61,21 @@ _DATA = {
     "with the names of the job's unit and of its device; Docker: docker run without {}": (
         "换成作业所在单元和设备的名字；Docker：docker run 时去掉 {}"
     ),
-    "once, where they are made": "只做一次，在创建它们的地方",
+    "once, where they are made; so targets that are no classes": "只做一次，在创建它们的地方；不是类别的目标也一样",
     "the tokens of one text": "一段文本的 token",
+    "in the place of shuffle=True or another sampler": "代替 shuffle=True 或其他采样器",
+    "its loader takes no shuffle=True and no sampler; Hugging Face's Trainer needs max_steps then": (
+        "它的 DataLoader 不接受 shuffle=True 和采样器；Hugging Face 的 Trainer 这时需要 max_steps"
+    ),
     "before each epoch, or its order is the last one's": "在每个 epoch 之前，否则顺序与上一个相同",
     "if it must stay a map: {}, once": "如果必须是 map 式数据集：{}，只做一次",
     "before the loader is made": "在创建 DataLoader 之前",
+    "within an epoch: val_check_interval, so many times what it is": (
+        "在 epoch 之内：把 val_check_interval 放大同样的倍数"
+    ),
+    "with eval_strategy='steps'; by epochs it evaluates after each": (
+        "配合 eval_strategy='steps'；按 epoch 时每个之后都评估"
+    ),
     "by samples, where it was by files": "按样本划分，而不是按文件",
     "or, from PyTorch 2.6: batches as they come, fewer from a slow worker": (
         "或从 PyTorch 2.6 起：批次先到先用，慢的 worker 进程少出一些"
@@ -106,11 +122,9 @@ _PYTHON = {
     "TORCH_LOGS=recompiles python train.py reports what differed each time": (
         "TORCH_LOGS=recompiles python train.py 会说明每次有什么不同"
     ),
-    "Adam, SGD and Adagrad take it too": "Adam、SGD 和 Adagrad 也可以",
-    "others: {}": "其他优化器：{}",
-    "step = torch.compile(optimizer.step); step() in place of optimizer.step()": (
-        "step = torch.compile(optimizer.step)；用 step() 代替 optimizer.step()"
-    ),
+    "Adam takes it too": "Adam 也可以",
+    "step() in place of optimizer.step()": "用 step() 代替 optimizer.step()",
+    "learning rates as tensors, or each new one compiles it again: {}": "学习率用张量，否则每次改变都会重新编译：{}",
     "a folder that stays": "一个会保留的文件夹",
     "and check that the loss still falls as before": "并检查损失是否仍像以前一样下降",
     "once: what is made of data that stays the same": "只做一次：由不变的数据得到的内容",

@@ -53,11 +53,15 @@ def moving_refuted() -> str:
     )
 
 
-def exchange_seldom(*, world: int, share: float, received: Evidence | None, within: bool, way: str) -> Fix:
+def exchange_seldom(
+    *, world: int, share: float, received: Evidence | None, within: bool, sharded: bool, way: str
+) -> Fix:
+    rest = "；参数仍像以前一样频繁地聚合" if sharded else ""
     moved = f"有 {amount(received)} 经过{'本机回环' if within else '网络'}。" if received else ""
     return fix(
         "每隔几步才交换一次梯度",
-        f"{_all(world)} rank 有 {percent(share)} 的时间在做交换。{moved}把梯度累积 4 步再交换，字节数就只有四分之一。",
+        f"{_all(world)} rank 有 {percent(share)} 的时间在做交换。{moved}"
+        f"把梯度累积 4 步再交换，梯度的字节数就只有四分之一{rest}。",
     )
 
 

@@ -15,7 +15,7 @@ def passes_refuted() -> str:
     )
 
 
-def less_often(*, share: float, line: str | None, times: int, bearable: float) -> Fix:
+def less_often(*, share: float, line: str | None, times: int, bearable: float, loop: str) -> Fix:
     where = f"（{line}）" if line else ""
     return fix(
         "降低评估频率",
@@ -24,14 +24,14 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float) -
     )
 
 
-def subset(*, times: int) -> Fix:
+def subset(*, times: int, loop: str) -> Fix:
     return fix(
         "只在一部分数据上评估",
         f"训练过程中，每 {times} 个样本取一个、并且总是同一批，就足以看出趋势；只有最终结果才需要完整的数据集。",
     )
 
 
-def larger_batches(*, loader: bool) -> Fix:
+def larger_batches(*, loader: bool, loop: str) -> Fix:
     return fix(
         "评估时用更大的批次",
         "没有梯度就不保留激活，训练一步所用的显存可以放下几倍大的批次，每个样本调用的算子也更少。",

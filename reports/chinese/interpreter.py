@@ -29,11 +29,6 @@ def stop_watching(*, watcher: str) -> Fix:
     )
 
 
-def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
-    now = "每个参数组都要运行多个 kernel" if gpu else "每个参数都要运行多个算子"
-    return fix("一次调用更新所有参数", f"优化器占用 {percent(share)} 的时间；默认情况下，{now}。")
-
-
 def compiling_again() -> str:
     return "反复编译模型"
 
@@ -139,7 +134,8 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
 def compute_rarely(*, line: str, share: float) -> Fix:
     return fix(
         f"让 {line} 做的事更少发生",
-        f"{percent(share)} 的时间花在那里的运算上，位于模型的计算之后：指标、权重的副本等很少需要每步都做。",
+        f"{percent(share)} 的时间花在那里的运算上，位于模型的计算之后：指标等很少需要每步都算。"
+        "权重的滑动平均也可以隔若干步更新一次，只要那一次遗忘的与其间各步之和相同。",
     )
 
 

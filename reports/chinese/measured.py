@@ -21,6 +21,10 @@ _THREADS = {
     "trainer{} evaluating, with the batches for that": "训练进程{}在评估，包括为此取批次",
     "trainer{} computing below the model's passes, for no backward pass": "训练进程{}在模型之后做与反向传播无关的计算",
     "trainer{} calling operations for its optimizer's step": "训练进程{}为优化器更新而调用算子",
+    "trainer{} preparing batches in the loop itself, before the model's call": (
+        "训练进程{}在循环本身、调用模型之前准备批次"
+    ),
+    "trainer{} clipping its gradients or scaling them back": "训练进程{}裁剪梯度或还原其缩放",
     "trainer{} in forward passes that checkpointed blocks run again": "训练进程{}再跑一遍激活重计算模块的前向传播",
     "trainer{} compiling its model (torch.compile)": "训练进程{}编译模型（torch.compile）",
     "trainer{} compiling it again, after its first step": "训练进程{}在第一步之后重新编译模型",

@@ -22,6 +22,7 @@ NAMES = {
     "pin_thread": "有线程锁页 batch",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
+    "compiled": "由 torch.compile 编译",
     "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",
     "dataset": "样本的来源",

@@ -17,7 +17,8 @@ def single_precision(*, part: float) -> Fix:
         "Compute in single precision",
         f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as long. "
         "NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
-        "model = model.float()\nfeatures, targets = features.float(), targets.float()  # once, where they are made",
+        "model = model.float()\n"
+        "features = features.float()  # once, where they are made; so targets that are no classes",
     )
 
 

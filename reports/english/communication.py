@@ -132,13 +132,16 @@ def moving_refuted() -> str:
     )
 
 
-def exchange_seldom(*, world: int, share: float, received: Evidence | None, within: bool, way: str) -> Fix:
+def exchange_seldom(
+    *, world: int, share: float, received: Evidence | None, within: bool, sharded: bool, way: str
+) -> Fix:
+    rest = "; parameters are gathered as often as before" if sharded else ""
     medium = "the loopback of this host" if within else "the network"
     moved = f" {amount(received)} go through {medium}." if received else ""
     return Fix(
         "Exchange gradients every few steps",
         f"{_all(world)} ranks are in the exchange for {percent(share)} of the time.{moved} Accumulated over 4 steps, "
-        "gradients are a quarter of the bytes.",
+        f"gradients are a quarter of their bytes{rest}.",
         _ACCUMULATE[way],
     )
 

@@ -15,33 +15,43 @@ def passes_refuted() -> str:
     )
 
 
-def less_often(*, share: float, line: str | None, times: int, bearable: float) -> Fix:
+def less_often(*, share: float, line: str | None, times: int, bearable: float, loop: str) -> Fix:
     where = f" at {line}" if line else ""
+    changes = {
+        "lightning": f"Trainer(..., check_val_every_n_epoch={times})\n"
+        "# within an epoch: val_check_interval, so many times what it is",
+        "transformers": f"TrainingArguments(..., eval_steps={times} * eval_steps)\n"
+        "# with eval_strategy='steps'; by epochs it evaluates after each",
+    }
     return Fix(
         "Evaluate less often",
         f"No parameter changes in these passes{where}, and with their batches they take {percent(share)} of the time; "
         f"{times} times as many steps between them leave {percent(bearable)}.",
-        f"if step % ({times} * every) == 0: evaluate()\n"
-        "# Lightning: Trainer(val_check_interval=...); Hugging Face: TrainingArguments(eval_steps=...)",
+        changes.get(loop, f"if step % ({times} * every) == 0: evaluate()"),
     )
 
 
-def subset(*, times: int) -> Fix:
+def subset(*, times: int, loop: str) -> Fix:
+    part = f"torch.utils.data.Subset(held_out, range(0, len(held_out), {times}))"
+    changes = {
+        "lightning": f"Trainer(..., limit_val_batches={1 / times:.2g})",
+        "transformers": f"Trainer(..., eval_dataset=eval_dataset.select(range(0, len(eval_dataset), {times})))",
+    }
     return Fix(
         "Evaluate on a part of the data",
         f"While training goes on, one sample in {times}, always the same ones, shows where it goes; the whole set is "
         "needed for results only.",
-        f"held_out = torch.utils.data.Subset(held_out, range(0, len(held_out), {times}))  # before the loader is made\n"
-        "# Lightning: Trainer(limit_val_batches=...)",
+        changes.get(loop, f"held_out = {part}  # before the loader is made"),
     )
 
 
-def larger_batches(*, loader: bool) -> Fix:
+def larger_batches(*, loader: bool, loop: str) -> Fix:
+    given = "TrainingArguments(..., per_device_eval_batch_size=2 * per_device_eval_batch_size)"
     return Fix(
         "Evaluate in larger batches",
         "Without gradients no activations are kept, so the memory of a training step holds several times the batch, "
         "and fewer operators are called per sample.",
-        twice_the_batch(loader),
+        given if loop == "transformers" else twice_the_batch(loader),
     )
 
 

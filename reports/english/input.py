@@ -1,7 +1,7 @@
 """The input pipeline: preparing batches, starting workers, batch hand-over, and locks."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.phrases import counted, percent, then
+from perfdoctor.reports.english.phrases import percent, then
 
 
 def preparing() -> str:
@@ -98,6 +98,7 @@ def rows_in_order(*, by_number: bool) -> Fix:
         f"{now}. In order they come a batch at a time; shuffled are the shards, and what is in a buffer.",
         "dataset = dataset.to_iterable_dataset(num_shards=64).shuffle(seed=0, buffer_size=10_000)\n"
         "dataset.set_epoch(epoch)  # before each epoch, or its order is the last one's"
+        "\n# its loader takes no shuffle=True and no sampler; Hugging Face's Trainer needs max_steps then"
         + ("\n# if it must stay a map: dataset = dataset.flatten_indices(), once" if by_number else ""),
     )
 
@@ -184,7 +185,8 @@ def longer_epochs() -> Fix:
     return Fix(
         "Make epochs longer",
         "Where an epoch is only a few batches, one pass over a longer sampler starts workers once for many epochs.",
-        "DataLoader(..., sampler=RandomSampler(dataset, replacement=True, num_samples=100 * len(dataset)))",
+        "longer = torch.utils.data.RandomSampler(dataset, replacement=True, num_samples=100 * len(dataset))\n"
+        "DataLoader(..., sampler=longer)  # in the place of shuffle=True or another sampler",
     )
 
 
@@ -307,93 +309,3 @@ def lock_shared_part() -> Fix:
         "Time under the lock is time in which all others stand still.",
         "with lock:\n    raw = shared.read(index)\nreturn decode(raw)  # outside the lock",
     )
-
-
-_BATCHES = """\
-class Batches(torch.utils.data.Dataset):
-    def __len__(self):
-        return batches_per_epoch
-    def __getitem__(self, number):
-        return prepare(number)  # what the loop does now to make a batch, for the batch of that number"""
-
-
-def more_workers(
-    *,
-    now: int,
-    beside: int,
-    needed: int,
-    useful: int,
-    busy: float,
-    own: float,
-    cores: float | None,
-    used_cores: float | None,
-    threads: int | None,
-    pin: bool,
-    divides: bool,
-    tight: tuple[float, float] | None,
-    shared: float | None,
-    loader: bool,
-    loop: str,
-) -> Fix:
-    why = f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s"
-    if useful < needed and cores is not None:
-        taken = f", of which the job keeps {used_cores:.2g} busy already," if used_cores else ""
-        why += f". On {counted(cores, 'core')}{taken} more than {counted(useful, 'worker')} would gain nothing"
-    else:
-        why += f": with {counted(needed, 'worker')} the trainer would not wait"
-    why += f". It has {now or 'none'}"
-    why += f" in this loader, the {beside} there are serve another" if beside else ""
-    options = f"num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''}"
-    if loop == "transformers":
-        change = f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
-    elif loader:
-        change = f"DataLoader(..., {options})"
-    else:
-        change = f"{_BATCHES}\n# then: for batch in loader\nloader = DataLoader(Batches(), batch_size=None, {options})"
-    title = f"Use {counted(useful, 'loader worker')}"
-    if threads is not None:
-        title += f" and {counted(threads, 'compute thread')}"
-        why += ". Workers and the threads of the arithmetic are more than the cores: what those give, these lose"
-        change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
-    elif divides and cores is None:
-        fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
-        change += f"\ntorch.set_num_threads({fewer})  # leaves the workers their cores"
-    if tight is not None:
-        size, available = tight
-        why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
-    if shared is not None:
-        why += f". Batches come through /dev/shm, which has {shared:,.0f} MB free"
-        change += "\n# in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm"
-    if now == 0 and loader:
-        change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return Fix(title, f"{why}.", change)
-
-
-def spread_work(*, busiest: float, following: float) -> Fix:
-    return Fix(
-        "Give each loader worker as much to do",
-        f"One worker is busy {percent(busiest)} of the time, the next one {percent(following)}: batches are handed "
-        "over in turn, so the trainer and the other workers wait for that one. More workers will not help.",
-        "itertools.islice(samples, info.id, None, info.num_workers)  # by samples, where it was by files\n"
-        "DataLoader(..., in_order=False)  # or, from PyTorch 2.6: batches as they come, fewer from a slow worker",
-    )
-
-
-def workers_take_cores(*, now: int) -> str:
-    count = "the one there is" if now == 1 else f"the {now} there are"
-    return (
-        f"More workers will not help: {count} can prepare batches as fast as the trainer takes them, but preparing "
-        "them takes cores that the trainer's arithmetic needs."
-    )
-
-
-def workers_idle(*, now: int, busy: float) -> str:
-    have = "the one there is has" if now == 1 else f"the {now} there are have"
-    return (
-        f"More workers will not help: {have} only {busy:.2g} s of work in each second, so it is the order or the size "
-        "of their pieces that makes the trainer wait."
-    )
-
-
-def no_free_core(*, cores: float) -> str:
-    return f"More workers will not help: no core of the {cores:g} that the job may use is free."

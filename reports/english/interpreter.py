@@ -33,24 +33,6 @@ def stop_watching(*, watcher: str) -> Fix:
     )
 
 
-def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
-    change = (
-        "TrainingArguments(..., optim='adamw_torch_fused')"
-        if trainer
-        else "optimizer = torch.optim.AdamW(..., fused=True)  # Adam, SGD and Adagrad take it too"
-    )
-    others = (
-        "\n# others: optimizer = torch.optim.NAdam(model.parameters(), lr=torch.tensor(lr), capturable=True)"
-        "\n# step = torch.compile(optimizer.step); step() in place of optimizer.step()"
-    )
-    now = "several kernels for each group of parameters" if gpu else "several operators for each parameter"
-    return Fix(
-        "Update all parameters in one call",
-        f"The optimizer takes {percent(share)} of the time; unless set otherwise, it runs {now}.",
-        change + (others if gpu and not trainer else ""),
-    )
-
-
 def compiling_again() -> str:
     return "Compiling the model again and again"
 
@@ -178,9 +160,11 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
 def compute_rarely(*, line: str, share: float) -> Fix:
     return Fix(
         f"Do what {line} does more rarely",
-        f"{percent(share)} of the time goes into operations there, below the model's passes: metrics, copies of "
-        "weights and the like are rarely needed at each step.",
-        "if step % 100 == 0: ...  # around what calls it",
+        f"{percent(share)} of the time goes into operations there, below the model's passes: metrics and the "
+        "like are rarely needed at each step. An average of the weights may take a step of its own every so often, if "
+        "it then forgets as much as it did in all steps between.",
+        "if step % 100 == 0: ...  # around what calls it; an average then keeps decay ** 100 of itself\n"
+        "# or an average in one call: torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
     )
 
 

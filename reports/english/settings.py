@@ -22,6 +22,7 @@ NAMES = {
     "pin_thread": "A thread pins batches",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
+    "compiled": "Compiled by torch.compile",
     "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",
     "dataset": "What samples are taken from",

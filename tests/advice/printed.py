@@ -24,6 +24,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "places": (("/data/train.bin", "/data/images"),),
     "line": ("train.py:12 step",),
     "layer": ("LSTM", "GRU"),
+    "update": ("Adam", "SGD"),
     "lines": (("train.py:12 step",),),
     "tight": ((1200.0, 800.0), None),
     "culprits": (((123, "stress", 1.5),), ()),

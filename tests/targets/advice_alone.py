@@ -120,7 +120,7 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int) 
 def workers_deliver_all_and_leave_the_arithmetic_its_cores() -> None:
     threads = torch.get_num_threads()
     names = {"made": []}
-    code = advice("input.more_workers", now=0, useful=2, threads=2, pin=False, tight=None)
+    code = advice("workers.more", now=0, useful=2, threads=2, pin=False, tight=None)
     assert "torch.set_num_threads(2)" in code
     numpy_names: dict[str, Any] = {"DataLoader": lambda *a, **o: names["made"].append(loader_of(Numbers(16), *a, **o))}
     torch.set_num_threads(1)
@@ -135,7 +135,7 @@ def workers_deliver_all_and_leave_the_arithmetic_its_cores() -> None:
 
 @check
 def a_loop_without_a_loader_gets_one_that_makes_its_batches() -> None:
-    code = advice("input.more_workers", now=0, useful=2, threads=None, divides=False, shared=None, loader=False)
+    code = advice("workers.take_over", useful=2, threads=None, shared=None, pin=False, loader=False)
     names: dict[str, Any] = {"batches_per_epoch": 5, "prepare": lambda number: torch.full((3,), float(number))}
     exec(code, {"torch": torch, "DataLoader": DataLoader, **names}, names)
     assert [batch.tolist() for batch in names["loader"]] == [[float(number)] * 3 for number in range(5)]
@@ -143,9 +143,22 @@ def a_loop_without_a_loader_gets_one_that_makes_its_batches() -> None:
 
 
 @check
+def what_a_loop_does_with_its_batches_is_done_by_its_loaders_workers() -> None:
+    """The loader's own samples, and what the loop did with them, in the workers."""
+    code = advice("workers.take_over", useful=2, threads=None, shared=None, pin=False, loader=True)
+    made = {"torch": torch, "prepared": lambda batch: (batch[0] * 10, os.getpid())}
+    *before, last = code.split("\n")
+    exec("\n".join(before), made)
+    loader = eval(last, {**made, "DataLoader": partial(loader_of, Numbers(16))})
+    batches = list(loader)
+    assert sorted(int(number) for numbers, _ in batches for number in numbers) == list(range(0, 160, 10))
+    assert os.getpid() not in {pid for _, pid in batches}
+
+
+@check
 def unknown_cores_are_counted_where_the_job_runs() -> None:
     threads = torch.get_num_threads()
-    code = advice("input.more_workers", now=1, useful=2, threads=None, divides=True, cores=None, pin=False, tight=None)
+    code = advice("workers.more", now=1, useful=2, threads=None, divides=True, cores=None, pin=False, tight=None)
     exec(code, {"DataLoader": partial(loader_of, Numbers(16)), "torch": torch, "os": os})
     assert torch.get_num_threads() == max(1, len(os.sched_getaffinity(0)) - 2)
     torch.set_num_threads(threads)
@@ -404,13 +417,13 @@ class Shards(torch.utils.data.IterableDataset[Any]):
     def __iter__(self) -> Any:
         samples = (float(number) for size in (9, 1, 2) for number in range(size))
         names = {"samples": samples, "info": torch.utils.data.get_worker_info(), "itertools": itertools}
-        spread = eval(advice("input.spread_work").split("\n")[0].partition("#")[0], names)
+        spread = eval(advice("workers.spread_work").split("\n")[0].partition("#")[0], names)
         return ((torch.tensor([number]), names["info"].id) for number in spread)
 
 
 @check
 def samples_are_spread_over_workers_evenly_and_all_there() -> None:
-    line = advice("input.spread_work").split("\n")[1]
+    line = advice("workers.spread_work").split("\n")[1]
     loader = eval(line, {"DataLoader": partial(loader_of, Shards(), num_workers=2, batch_size=1)})
     batches = list(loader)
     assert numbers_of(batches) == sorted([*range(9), 0, *range(2)])
@@ -624,7 +637,7 @@ def a_fused_optimizer_trains_the_same() -> None:
         model = small_model()
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
         if fused:
-            code = advice("interpreter.fused_optimizer", trainer=False)
+            code = advice("optimizer.fused", trainer=False, update="Adam")
             made = {"torch": torch, "given": {"params": model.parameters(), "lr": 0.01}}
             exec(code.replace("...", "**given"), made)
             optimizer = made["optimizer"]
@@ -903,9 +916,9 @@ def lightnings_trainer_takes_what_it_is_told() -> None:
 def transformers_arguments_are_what_they_are_told() -> None:
     arguments = package("transformers").TrainingArguments
     accumulates = advice("communication.fewer_rounds", way="transformers")
-    workers = advice("input.more_workers", loop="transformers", threads=None, divides=False, shared=None, now=2)
+    workers = advice("workers.more", loop="transformers", threads=None, divides=False, shared=None, now=2)
     precision = [advice(f"gpu.{kind}", loop="transformers") for kind in ("bfloat16", "float16")]
-    assert takes(arguments, accumulates, workers, *precision, advice("interpreter.fused_optimizer", trainer=True))
+    assert takes(arguments, accumulates, workers, *precision, advice("optimizer.fused", trainer=True, update="Adam"))
 
 
 @check
@@ -1016,9 +1029,10 @@ def ranks_get_batches_of_equal_cost() -> None:
 @check
 def what_was_in_double_precision_is_in_single() -> None:
     features = torch.from_numpy(numpy.random.default_rng(0).normal(size=(8, 3)))
-    names = {"model": torch.nn.Linear(3, 1).double(), "features": features, "targets": features[:, 0]}
+    names = {"model": torch.nn.Linear(3, 2).double(), "features": features, "targets": torch.arange(8) % 2}
     names = run("arithmetic.single_precision", names, part=1.0)
-    assert names["model"](names["features"]).dtype == names["targets"].dtype == torch.float32
+    loss = torch.nn.functional.cross_entropy(names["model"](names["features"]), names["targets"])
+    assert loss.dtype == torch.float32
 
 
 @check

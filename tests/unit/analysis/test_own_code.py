@@ -40,6 +40,23 @@ def test_only_a_call_of_which_it_is_clear_that_advice_is_about_it_counts(
 
 
 @pytest.mark.parametrize(
+    ("calls", "lines"),
+    [
+        ([call(3, used=True), call(9, used=False)], [9]),
+        ([call(3, used=False), call(9, used=False)], []),
+        ([call(3, used=True)], []),
+        ([call(3)], []),
+        ([call(3, used=False), call(5, "Adam")], [3, 5]),
+    ],
+)
+def test_advice_about_another_loader_is_not_shown_in_that_of_the_training(
+    calls: list[SourceCall], lines: list[int]
+) -> None:
+    found = read_own_code(jobs.timeline(calls), of_training=False).calls
+    assert [one.line for one in found] == lines
+
+
+@pytest.mark.parametrize(
     ("command", "typed"),
     [
         ("python train.py --lr 1e-3", "python train.py --lr 1e-3"),

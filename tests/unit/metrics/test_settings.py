@@ -234,6 +234,12 @@ def test_the_number_of_threads_is_as_the_source_sets_it(texts: list[str], settin
     assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), *calls]))["threads_set"] == setting
 
 
+@pytest.mark.parametrize(("made", "update"), [(["AdamW", "Adam"], "Adam"), (["SGD"], "SGD"), (["SGD", "Adam"], None)])
+def test_without_stacks_the_source_says_which_optimizer_it_is(made: list[str], update: str | None) -> None:
+    calls = [SourceCall("/job/train.py", 3, f"{name}(model.parameters())", name, "main", None) for name in made]
+    assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), *calls])).get("update") == update
+
+
 def test_where_every_text_is_padded_is_told() -> None:
     call = SourceCall("/job/data.py", 40, "ids = tok(text, padding='max_length')", "tok", "encode", None)
     assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))["pads_all"] == "/job/data.py:40 encode"

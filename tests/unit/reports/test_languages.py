@@ -38,8 +38,6 @@ COMMENT = re.compile(r"(?:^|\s)# ?(.*)$")
 NO_WORDS = {
     "torch.distributed.init_process_group('nccl', pg_options=options)",
     "Kubernetes: resources.limits.cpu; systemd: CPUQuota=; cgroup v2: cpu.max",
-    "Lightning: Trainer(val_check_interval=...); Hugging Face: TrainingArguments(eval_steps=...)",
-    "Lightning: Trainer(limit_val_batches=...)",
     "Lightning: Trainer(detect_anomaly=False)",
     "perfdoctor analyze traces",
     "NVDEC",

@@ -101,7 +101,7 @@ def test_the_only_argument_of_a_call_is_replaced() -> None:
 
 def test_fused_takes_the_place_of_foreach_in_the_optimizer_that_the_job_has() -> None:
     own = OwnCode((OwnCall("train.py", 3, "opt = SGD(ps, lr=0.1, foreach=True)", OPTIMIZERS),))
-    fix = worded_fix(replace(advise("interpreter.fused_optimizer", share=0.2, gpu=False, trainer=False), own=own))
+    fix = worded_fix(replace(advise("optimizer.fused", share=0.2, gpu=False, trainer=False, update="SGD"), own=own))
     assert "opt = SGD(ps, lr=0.1, fused=True)" in fix.change.splitlines()
 
 

@@ -2,6 +2,10 @@
 
 import pytest
 
+from perfdoctor.reports.wording import worded_finding
+from perfdoctor.rules import find
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.rule import times_rarer
 from tests.builders.cases import changes, finding, titles
 
 
@@ -36,13 +40,42 @@ def test_environments_that_step_one_by_one_are_told_to_step_together() -> None:
 
 
 def test_a_fused_optimizer_is_not_told_to_be_fused() -> None:
-    title = "Update all parameters in one call"
+    title, adam = "Update all parameters in one call", {"update": "Adam"}
     for way, told in (("single", True), ("multi", True), ("fused", False)):
-        assert (title in titles(finding("cpu.python_overhead", settings={"optimizer": way}, optimizer=0.4))) is told
-    gpu = finding("cpu.kernel_launch", numbers={"gpus": 1.0}, optimizer=0.4)
+        found = finding("cpu.python_overhead", settings={"optimizer": way, **adam}, optimizer=0.4)
+        assert (title in titles(found)) is told
+    gpu = finding("cpu.kernel_launch", numbers={"gpus": 1.0}, settings={**adam}, optimizer=0.4)
     assert any("several kernels for each group" in fix.why for fix in gpu.fixes)
-    trainer = finding("cpu.python_overhead", settings={"loop": "transformers"}, optimizer=0.4)
-    assert "optim='adamw_torch_fused'" in changes(trainer)
+
+
+@pytest.mark.parametrize(
+    ("update", "loop", "gpu", "told"),
+    [
+        ("Adam", "", False, "torch.optim.AdamW(..., fused=True)"),
+        ("SGD", "", False, "torch.optim.SGD(..., fused=True)"),
+        ("Adam", "transformers", False, "optim='adamw_torch_fused'"),
+        ("SGD", "transformers", False, ""),
+        ("", "", False, ""),
+        ("", "", True, "torch.compile(optimizer.step)"),
+        ("", "transformers", True, ""),
+    ],
+)
+def test_an_optimizer_is_not_exchanged_for_another(update: str, loop: str, gpu: bool, told: str) -> None:
+    """Only a few have a fused step; whoever trains with others would train otherwise."""
+    settings: dict[str, str | float] = {"update": update, "loop": loop}
+    settings = {name: value for name, value in settings.items() if value}
+    cause, numbers = ("cpu.kernel_launch", {"gpus": 1.0}) if gpu else ("cpu.python_overhead", {})
+    found = changes(finding(cause, numbers=numbers, settings=settings, optimizer=0.4))
+    assert told in found
+    assert ("fused" in found) is ("fused" in told)
+    assert ("compile(optimizer" in found) is ("compile" in told)
+
+
+def test_gradients_that_are_clipped_are_no_update() -> None:
+    for clipping, told in ((0.0, True), (0.1, False)):
+        clipped = {"own_clipping": clipping}
+        found = finding("cpu.python_overhead", settings={"update": "Adam"}, optimizer=0.2, trainer=clipped)
+        assert ("fused=True" in changes(found)) is told
 
 
 def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
@@ -77,8 +110,9 @@ def test_compile_is_not_advised_while_it_is_switched_off() -> None:
 
 
 def test_the_optimizer_is_named_only_if_it_is_large() -> None:
-    assert "fused=True" in changes(finding("cpu.python_overhead", optimizer=0.4))
-    assert "fused=True" not in changes(finding("cpu.python_overhead", optimizer=0.05))
+    adam: dict[str, str | float] = {"update": "Adam"}
+    assert "fused=True" in changes(finding("cpu.python_overhead", settings=adam, optimizer=0.4))
+    assert "fused=True" not in changes(finding("cpu.python_overhead", settings=adam, optimizer=0.05))
 
 
 def test_spawned_workers_get_a_fork_server() -> None:
@@ -133,8 +167,17 @@ def test_shell_commands_quote_strange_paths() -> None:
 
 
 def test_distributed_jobs_save_together() -> None:
-    assert "async_save" in changes(finding("io.checkpoint_write", ranks=2))
-    assert "async_save" not in changes(finding("io.checkpoint_write", ranks=1))
+    assert "async_save" in changes(finding("io.checkpoint_write", ranks=2, saving=0.5))
+    assert "async_save" not in changes(finding("io.checkpoint_write", ranks=1, saving=0.5))
+
+
+def test_what_one_rank_saves_alone_is_saved_by_nobody_else() -> None:
+    """A collective save inside of ``if rank == 0`` would wait for the others for ever."""
+    alone = tuple(Trainer(rank, 100 + rank, {}, {"saving": 0.5 * (not rank)}, {}, (), 0) for rank in range(2))
+    found, _ = find(Case({"io.checkpoint_write": 0.6, "cpu.model_compute": 0.4}, alone, {}))
+    text = changes(worded_finding(found[0]))
+    assert "async_save" not in text
+    assert "saver.submit" in text
 
 
 def test_mapped_files_with_read_ahead_are_recognised() -> None:
@@ -306,3 +349,26 @@ def test_loops_of_libraries_are_told_by_their_own_arguments() -> None:
 def test_trainers_that_share_a_lock_are_told_to_hold_it_for_the_update_only() -> None:
     assert titles(finding("cpu.lock_contention", ranks=2))[0] == "Take the lock for the update only"
     assert titles(finding("cpu.lock_contention", ranks=2, workers=2))[0].startswith("Give every worker its own")
+
+
+@pytest.mark.parametrize(
+    ("loop", "rarer", "part", "larger"),
+    [
+        ("", "step % ({} * every)", "Subset(held_out, range(0, len(held_out), {}))", "batch_size=2 * batch_size"),
+        ("lightning", "check_val_every_n_epoch={}", "limit_val_batches=0.0", "batch_size=2 * batch_size"),
+        (
+            "transformers", "eval_steps={} * eval_steps", "eval_dataset.select(range(0, len(eval_dataset), {}))",
+            "per_device_eval_batch_size=2 * per_device_eval_batch_size",
+        ),
+    ],
+)  # fmt: skip
+def test_an_evaluation_is_changed_where_its_loop_takes_it(loop: str, rarer: str, part: str, larger: str) -> None:
+    settings: dict[str, str | float] = {"loop": loop} if loop else {}
+    code, times = changes(finding("cpu.evaluation", share=0.36, settings=settings)), times_rarer(0.36)
+    assert [text.format(times) for text in (rarer, part, larger) if text.format(times) not in code] == []
+
+
+def test_what_runs_compiled_is_not_told_to_be_compiled() -> None:
+    for compiled in (True, False):
+        settings: dict[str, str | float] = {"compiled": "yes"} if compiled else {}
+        assert ("Compile the model" in titles(finding("cpu.python_overhead", settings=settings))) is not compiled

@@ -384,6 +384,49 @@ def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
     assert advised(served) is None
 
 
+@pytest.mark.parametrize(
+    ("workers", "data", "in_loop", "busy", "told"),
+    [
+        (0, 0.0, 0.4, None, "1 loader worker"),
+        (0, 0.0, 0.75, None, "3 loader workers"),
+        (4, 0.02, 0.4, 0.3, "4 loader workers"),
+        (4, 0.3, 0.1, 3.9, ""),  # more workers are what helps
+        (0, 0.4, 0.05, None, ""),
+    ],
+)
+def test_what_the_loop_prepares_itself_is_given_to_workers(
+    workers: int, data: float, in_loop: float, busy: float | None, told: str
+) -> None:
+    """Tokens or augmentations between the loader and the model's call: no worker that there is can take them over."""
+    numbers = {"job_cores": 1.0, **({} if busy is None else {"workers_busy": busy})}
+    own = {"own_in_loop": in_loop, "own_fetching": in_loop + (0.0 if workers else data)}
+    case = job(data, workers, numbers=numbers, trainer=own, settings={"cores": 16.0})
+    found = first(replace(case, shares={CAUSE: data + in_loop, "cpu.model_compute": 1 - data - in_loop}))
+    titles = [fix.title for fix in worded_fixes(found)]
+    assert (f"Prepare batches in {told} instead of the loop" in titles) is bool(told)
+    assert any(title.startswith("Use ") for title in titles) is not bool(told)
+    if told:
+        assert found.predicted_speedup == pytest.approx(1 / (1 - in_loop), rel=0.15)
+
+
+def test_cores_are_said_to_be_short_only_where_they_are() -> None:
+    """Otherwise a worker would not help since so little of the input comes from a loader."""
+    for cores, said in ((1.0, True), (8.0, False)):
+        case = job(0.03, 0, numbers={"job_cores": 1.0}, settings={"cores": cores})
+        found = first(replace(case, shares={CAUSE: 0.2, "cpu.model_compute": 0.8}))
+        assert (f"no core of the {cores:g}" in " ".join(fix.why for fix in worded_fixes(found))) is said
+
+
+@pytest.mark.parametrize(("cause", "certain"), [("io.network_read", False), ("io.storage_read", True)])
+def test_more_readers_of_a_network_are_not_certain_to_help(cause: str, certain: bool) -> None:
+    """Where its bytes are what is short, they only share them."""
+    case = job(0.5, 2, cause=cause, numbers={"workers_busy": 2.0, "job_cores": 1.0}, settings={"cores": 16.0})
+    fix = next(fix for fix in worded_fixes(first(case, cause)) if fix.title == "Use 4 loader workers")
+    assert fix.speedup_range is not None
+    assert (fix.speedup_range[0] > 1.5) is certain
+    assert fix.predicted_speedup == pytest.approx(2.0)
+
+
 def test_a_slow_sampler_is_not_helped_by_workers() -> None:
     numbers = {"workers_busy": 0.04}
     found = first(job(0.42, 2, numbers=numbers, trainer={"own_sampling": 0.4}, settings={"cores": 8.0}))

@@ -71,7 +71,7 @@ def test_a_slow_input_gets_workers_alone_and_with_fewer_threads() -> None:
 
 
 def test_the_number_of_workers_is_the_diagnosis_s() -> None:
-    fix = replace(advise("input.more_workers", useful=2), predicted_speedup=1.7)
+    fix = replace(advise("workers.more", useful=2), predicted_speedup=1.7)
     finding = Finding(causes.INPUT_PREPROCESSING, 0.6, "high", 2.5, "", fixes=(fix,))
     situation = case({causes.INPUT_PREPROCESSING: 0.6}, LOADER, findings=(finding,))
     found = {one.id: one for one in choose(situation)}
@@ -89,7 +89,7 @@ def test_the_number_of_workers_is_the_diagnosis_s() -> None:
             advise("interpreter.collect_rarely", share=0.5, several_ranks=False),
             "gc.freeze()",
         ),
-        (causes.PYTHON_OVERHEAD, advise("interpreter.fused_optimizer", share=0.5), "fused=True"),
+        (causes.PYTHON_OVERHEAD, advise("optimizer.fused", share=0.5), "fused=True"),
         (causes.CONTENTION, advise("cores.fewer_threads", fitting=3), "threads=3"),
         (causes.CONTENTION, advise("cores.fewer_workers", fitting=2), "num_workers=2"),
         (causes.WORKER_STARTUP, advise("input.keep_workers"), "persistent_workers=True"),

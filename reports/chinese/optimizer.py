@@ -1,0 +1,16 @@
+"""The optimizer's step: in one call, or compiled."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.chinese.phrases import fix, percent
+
+
+def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
+    now = "每个参数组都要运行多个 kernel" if gpu else "每个参数都要运行多个算子"
+    return fix("一次调用更新所有参数", f"优化器占用 {percent(share)} 的时间；默认情况下，{now}。")
+
+
+def compiled(*, share: float) -> Fix:
+    return fix(
+        "编译优化器的 step",
+        f"优化器以大量小 kernel 占用 {percent(share)} 的时间，又没有 Adam 那样的融合实现。编译之后只需运行少数几个。",
+    )

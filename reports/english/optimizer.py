@@ -1,0 +1,29 @@
+"""The optimizer's step: in one call, or compiled."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.phrases import percent
+
+
+def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
+    made = "AdamW" if update == "Adam" else update
+    change = (
+        "TrainingArguments(..., optim='adamw_torch_fused')"
+        if trainer
+        else f"optimizer = torch.optim.{made}(..., fused=True)"
+    )
+    now = "several kernels for each group of parameters" if gpu else "several operators for each parameter"
+    return Fix(
+        "Update all parameters in one call",
+        f"The optimizer takes {percent(share)} of the time; unless set otherwise, it runs {now}.",
+        change + ("  # Adam takes it too" if made == "AdamW" and not trainer else ""),
+    )
+
+
+def compiled(*, share: float) -> Fix:
+    return Fix(
+        "Compile the optimizer's step",
+        f"The optimizer takes {percent(share)} of the time in many small kernels, and has no fused step as Adam has. "
+        "Compiled, it runs in a few.",
+        "step = torch.compile(optimizer.step)  # step() in place of optimizer.step()\n"
+        "# learning rates as tensors, or each new one compiles it again: lr=torch.tensor(0.001)",
+    )

@@ -47,6 +47,9 @@ def _blocks(treated: Treated, report: TreatedOutline, diagnosed: str) -> Iterato
     if report.not_asked:
         yield ""
         yield console.indented(worded(say("treated.not_asked", titles=report.not_asked)), 2)
+    if report.by_hand:
+        yield ""
+        yield console.indented(worded(say("treated.by_hand", titles=report.by_hand)), 2)
     if report.permanent:
         yield from console.heading(worded(say("treated.permanent")))
     for title, why, change in report.permanent:

@@ -26,6 +26,7 @@ def _headings(treated: Treated, report: TreatedOutline) -> dict[str, object]:
         "tried": worded(say("treated.tried")),
         "no_time": worded(say("treated.no_time_for", titles=report.left_out, inside=treated.inside)),
         "not_asked": worded(say("treated.not_asked", titles=report.not_asked)),
+        "by_hand": worded(say("treated.by_hand", titles=report.by_hand)),
         "combined": worded(say("treated.combined")),
         "control": worded(say("treated.as_it_is")),
         "cost": worded(say("treated.cost")),

@@ -50,6 +50,9 @@ def _told(treated: Treated) -> dict[str, Any]:
         "spent": treated.spent,
         "inside": treated.inside,
         "not_asked": [_trial(trial) for trial in treated.not_asked],
+        "by_hand": [
+            {"title": worded_fix(fix).title, "predicted_speedup": fix.predicted_speedup} for fix in treated.by_hand
+        ],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Fix
+from perfdoctor.diagnosis import Advice, Fix
 from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import (
@@ -68,6 +68,7 @@ class TreatedOutline:
         combined: changes together, each beside the best before it.
         left_out: changes for which there was no time, by their titles.
         not_asked: those that may round differently, and that nobody has asked for.
+        by_hand: what the diagnosis advises beside these, each with what it is said to bring.
         permanent: of the best, what each change is and the lines that make it permanent.
         control: facts about the job as it is.
         spent: what the treatment cost.
@@ -80,6 +81,7 @@ class TreatedOutline:
     combined: tuple[Row, ...]
     left_out: tuple[str, ...]
     not_asked: tuple[str, ...]
+    by_hand: tuple[str, ...]
     permanent: tuple[tuple[str, str, str], ...]
     patch: str
     control: Rows
@@ -102,6 +104,7 @@ def treated_outline(treated: Treated) -> TreatedOutline:
         combined=tuple(_row(trial, inside) for trial in treated.combined),
         left_out=tuple(_title(trial) for trial in left_out) if tried else (),
         not_asked=tuple(map(_title, treated.not_asked)),
+        by_hand=tuple(map(_advised, treated.by_hand)),
         permanent=tuple(_permanent(worded_fix(one)) for one in treated.best.advice) if treated.best else (),
         patch=clean_lines(treated.patch) if treated.patch else "",
         control=_control_rows(treated.control, inside) if treated.control else (),
@@ -210,6 +213,11 @@ def _title(trial: Trial) -> str:
     if not titles:
         return worded(say("treated.as_it_is"))
     return worded(say("treated.together", titles=(titles[0], *map(lower_first, titles[1:]))))
+
+
+def _advised(advice: Advice) -> str:
+    title = clean(worded_fix(advice).title)
+    return f"{title} ({speedup(advice.predicted_speedup)})" if advice.predicted_speedup else title
 
 
 def _permanent(fix: Fix) -> tuple[str, str, str]:

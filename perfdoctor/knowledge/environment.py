@@ -32,6 +32,8 @@ KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**4
 HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # Experiment trackers that would send a trial's runs to a server: how each is made to write files (their manuals).
 TRACKERS_OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline"}
+# And with which values they send nothing either: a job that runs so does less than it would offline.
+SENDS_NOTHING = frozenset(("offline", "disabled", "dryrun", "debug"))
 
 # Options of PyTorch's allocator; the second is the older name, still read.
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

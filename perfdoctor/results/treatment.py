@@ -132,6 +132,7 @@ class Treated:
         interrupted: the user, or the end of the job, ended the trials before the search was through.
         inside: the changes were made between steps of the running job; what is a run elsewhere is a block of steps.
         not_asked: changes that may round differently, and were not tried as nobody asked for such.
+        by_hand: what the diagnosis advises beside these, with a predicted gain: changes of the user's own code.
     """
 
     diagnosis: Diagnosis
@@ -146,3 +147,4 @@ class Treated:
     interrupted: bool = False
     inside: bool = False
     not_asked: tuple[Trial, ...] = ()
+    by_hand: tuple[Advice, ...] = ()

@@ -171,6 +171,7 @@ def treat_inside(
         spent={"seconds": round(lab.budget_s - lab.left_s(), 1), "budget_s": lab.budget_s, "runs": lab.blocks},
         interrupted=interrupted,
         inside=True,
+        by_hand=situation.by_hand(chosen),
         not_asked=tuple(trial(_arm(one, found)) for one in chosen if one not in wanted),
     )
 

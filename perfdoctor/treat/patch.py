@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.probes.treated.changes import OF_WORKERS
+from perfdoctor.probes.treated.changes import OF_WORKERS, changes_workers
 from perfdoctor.results.edits import AFTER_IMPORTS, Edit, edited
 from perfdoctor.treat.situation import Treatment
 
@@ -25,21 +25,28 @@ def edits_of(treatments: Sequence[Treatment], facts: Sequence[Mapping[str, Any]]
     for one in treatments:
         for kind, values in (one.keywords or {}).items():
             arguments.setdefault(kind, {}).update(values)
+    side = next((one.change.settings["workers"] for one in treatments if "workers" in one.change.settings), None)
     places = [fact for fact in facts if "file" in fact]
     edits = []
     for kind, values in arguments.items():
         calls = {(fact["file"], fact["line"]): fact for fact in places if fact["kind"] == kind}
-        edits += [Edit(file, line, fact["name"], values) for (file, line), fact in calls.items() if _fits(fact, values)]
+        edits += [
+            Edit(file, line, fact["name"], values) for (file, line), fact in calls.items() if _fits(fact, values, side)
+        ]
         if not calls and kind in _NEW_CALLS:
             files = [fact["file"] for fact in places if fact["kind"] == "optimizer"]
             edits += [Edit(file, AFTER_IMPORTS, _NEW_CALLS[kind], values) for file in files[:1]]
     return tuple(edits)
 
 
-def _fits(fact: Mapping[str, Any], arguments: Mapping[str, str]) -> bool:
+def _fits(fact: Mapping[str, Any], arguments: Mapping[str, str], side: str | None) -> bool:
     """Whether a call takes these arguments: a loader without workers refuses what is said of them."""
-    without = fact["kind"] == "loader" and not fact["values"].get("num_workers")
-    return not without or not set(OF_WORKERS).issuperset(arguments)
+    if fact["kind"] != "loader":
+        return True
+    workers, number = fact["values"].get("num_workers"), arguments.get("num_workers")
+    if not changes_workers(side, workers, None if number is None else int(number)):
+        return False
+    return bool(workers) or not set(OF_WORKERS).issuperset(arguments)
 
 
 def make_patch(edits: Iterable[Edit], folder: Path) -> str:

@@ -269,10 +269,16 @@ class Runner:
         }
         hook = str(Path(treated.__path__[0]))
         path = os.pathsep.join(filter(None, (hook, os.environ.get("PYTHONPATH"))))
-        variables: dict[str, str | None] = {**environment.TRACKERS_OFFLINE, **os.environ, **change.variables}
+        variables: dict[str, str | None] = {**os.environ, **trackers_offline(os.environ), **change.variables}
         variables |= {SETTINGS: json.dumps(settings), "PYTHONPATH": path, processes.TOKEN: token}
         variables |= {"PERFDOCTOR_DISABLE": "1", "PWD": str(folder)}
         return {name: value for name, value in variables.items() if value is not None}
+
+
+def trackers_offline(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that keep experiment trackers from sending what a trial does; none for those that send nothing."""
+    trackers = environment.TRACKERS_OFFLINE
+    return {name: mode for name, mode in trackers.items() if variables.get(name) not in environment.SENDS_NOTHING}
 
 
 def _why_useless(seen: SeenRun, live: LiveRun, window: StepWindow) -> Text:

@@ -113,6 +113,13 @@ class Situation:
         same = [fix.predicted_speedup for fix in fixes if fix.message.id in treatment.fixes and fix.predicted_speedup]
         return max(same, default=None)
 
+    def by_hand(self, treatments: Sequence[Treatment]) -> tuple[Advice, ...]:
+        """What the diagnosis predicts a gain for, and none of the treatments changes: each piece of advice once."""
+        tried = {fix for one in treatments for fix in one.fixes}
+        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
+        left = [fix for fix in fixes if fix.message.id not in tried and (fix.predicted_speedup or 1.0) > 1.0]
+        return tuple({fix.message.id: fix for fix in reversed(left)}.values())[::-1]
+
     def most(self, treatment: Treatment) -> float | None:
         """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
         ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])

@@ -10,6 +10,7 @@ from typing import Any
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.probes.treated.changes import FEWER, MORE
 from perfdoctor.treat.run import RunChange
 from perfdoctor.treat.situation import Situation, Treatment, shared_out
 
@@ -56,11 +57,11 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
         threads = max(1, s.cores_each - count)
         if threads < s.threads:
             both = advise("treat.workers_and_threads", workers=count, now=s.workers, threads=threads)
-            change = _with_threads(threads, {"loader": loader})
+            change = _with_threads(threads, {"loader": loader, "workers": MORE})
             name = f"num_workers={count}, threads={threads}"
             keywords_too = {**keywords, **_thread_keywords(threads)}
             yield Treatment(name, both, _INPUT, change, keywords=keywords_too, fixes=fixes if with_threads else ())
-        change = RunChange({"loader": loader})
+        change = RunChange({"loader": loader, "workers": MORE})
         yield Treatment(
             f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fixes=() if with_threads else fixes
         )
@@ -78,7 +79,7 @@ def _fewer_workers(s: Situation) -> Iterator[Treatment]:
             keywords = {"loader": {"num_workers": str(count)}}
             if not count:  # then these must be as they are without workers
                 keywords["loader"] |= {"persistent_workers": "False", "prefetch_factor": "None"}
-            change = RunChange({"loader": {"num_workers": count}})
+            change = RunChange({"loader": {"num_workers": count}, "workers": FEWER})
             fixes = ("input.without_workers",) if not count else (fix,) if count == advised else ()
             yield Treatment(f"num_workers={count}", advice, against, change, keywords=keywords, fixes=fixes)
 

@@ -152,6 +152,7 @@ class Trials:
                 "runs": self._runner.count,
             },
             interrupted=interrupted,
+            by_hand=situation.by_hand(self._treatments),
         )
 
     def _watch(self, live: LiveRun, watch_s: float) -> Diagnosis:

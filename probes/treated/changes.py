@@ -23,6 +23,14 @@ _BOUND = "PERFDOCTOR_TREAT_BOUND"
 # Arguments of a loader that mean nothing without workers.
 OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout", "worker_init_fn")
 
+# Which loaders get another number of workers: those that have fewer, or that have more.
+MORE, FEWER = "more", "fewer"
+
+
+def changes_workers(side: Any, now: Any, number: Any) -> bool:
+    """Whether a loader with so many workers (None is 0) gets another number: of several, none goes the other way."""
+    return number is None or side is None or ((now or 0) < number if side == MORE else (now or 0) > number)
+
 
 class Changes:
     """The changes that are tried together.
@@ -106,6 +114,9 @@ class Changes:
             self._notes.fact("loader", name=name, iterable=iterable, values=values, **started, **self._notes.place())
             # Each worker of an iterable dataset has all of it: their number is not free to change.
             if not wanted or (iterable and "num_workers" in wanted):
+                return
+            side = self._wanted.get("workers")
+            if not changes_workers(side, arguments.get("num_workers"), wanted.get("num_workers")):
                 return
             arguments.update(wanted)
             if not arguments.get("num_workers"):

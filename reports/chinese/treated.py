@@ -96,6 +96,10 @@ def not_asked(*, titles: tuple[str, ...]) -> str:
     return f'舍入可能不同，只有 treat="within noise" 才会尝试：{"；".join(titles)}。'
 
 
+def by_hand(*, titles: tuple[str, ...]) -> str:
+    return f"另有建议，需要改动你自己的代码：{'；'.join(titles)}。"
+
+
 def outcome(*, outcome: str) -> str:
     return _OUTCOMES.get(outcome, outcome)
 

@@ -87,6 +87,10 @@ def not_asked(*, titles: tuple[str, ...]) -> str:
     return f'May be rounded otherwise, and tried with treat="within noise" only: {"; ".join(titles)}.'
 
 
+def by_hand(*, titles: tuple[str, ...]) -> str:
+    return f"Advised as well, and made in your own code: {'; '.join(titles)}."
+
+
 def outcome(*, outcome: str) -> str:
     return outcome
 

@@ -1,12 +1,14 @@
 """Patches for the user's own script: they change the call that was meant and nothing else, and leave it Python."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfdoctor.results.edits import Edit
 from perfdoctor.treat.patch import AFTER_IMPORTS, edited, edits_of, make_patch
+from perfdoctor.treat.run import RunChange
 from tests.builders.trials import a_treatment
 
 LOADER = {"num_workers": "2", "persistent_workers": "True"}
@@ -97,6 +99,17 @@ def test_a_loader_without_workers_takes_nothing_that_is_of_workers() -> None:
     assert [edit.line for edit in edits_of([ahead], facts)] == [3]
     more = a_treatment("x", keywords={"loader": LOADER})
     assert [edit.line for edit in edits_of([more], facts)] == [3, 4]
+
+
+def test_of_several_loaders_only_those_with_more_workers_get_fewer() -> None:
+    facts = [
+        {"kind": "loader", "name": "DataLoader", "file": "a.py", "line": line, "values": {"num_workers": workers}}
+        for line, workers in ((3, 8), (4, 0), (5, 2))
+    ]
+    for side, lines in (("fewer", [3]), ("more", [4])):
+        change = RunChange({"loader": {"num_workers": 2}, "workers": side})
+        one = replace(a_treatment("x", keywords={"loader": {"num_workers": "2"}}), change=change)
+        assert [edit.line for edit in edits_of([one], facts)] == lines
 
 
 @pytest.mark.parametrize("end", ["\n", ""])

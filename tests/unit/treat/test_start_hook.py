@@ -95,6 +95,13 @@ def test_without_changes_it_only_watches(tmp_path: Path) -> None:
     assert not seen.kind("applied")
 
 
+@pytest.mark.parametrize(("side", "workers"), [("fewer", 0), ("more", 1)])
+def test_a_loader_without_workers_gets_none_where_others_get_fewer(side: str, workers: int, tmp_path: Path) -> None:
+    seen = run(tmp_path, {"loader": {"num_workers": 1}, "workers": side}, "--objects", 10)
+    assert seen.told["workers"] == workers
+    assert [fact["change"] for fact in seen.kind("applied")] == ["loader"] * workers
+
+
 def test_all_that_is_wanted_is_changed(tmp_path: Path) -> None:
     changes = {
         "loader": {"num_workers": 1, "persistent_workers": True},

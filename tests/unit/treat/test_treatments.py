@@ -66,7 +66,8 @@ def test_a_slow_input_gets_workers_alone_and_with_fewer_threads() -> None:
     found = chosen({causes.INPUT_PREPROCESSING: 0.6}, LOADER, ADAM)
     assert {"num_workers=3", "num_workers=3, threads=1", "num_workers=4", "cached batches"} <= found.keys()
     both = found["num_workers=3, threads=1"].change
-    assert both.settings == {"threads": 1, "loader": {"num_workers": 3, "persistent_workers": True}}
+    loader = {"num_workers": 3, "persistent_workers": True}
+    assert both.settings == {"threads": 1, "loader": loader, "workers": "more"}
     assert both.variables["OMP_NUM_THREADS"] == "1"
 
 
@@ -102,6 +103,23 @@ def test_what_the_diagnosis_advises_is_tried_with_its_prediction(cause: str, adv
     first = choose(situation)[0]
     assert first.id == name
     assert situation.predicted(first) == 1.6
+
+
+def test_what_no_treatment_makes_is_left_to_the_user_by_name() -> None:
+    """Once, and without what promises nothing."""
+    made = replace(advise("input.keep_workers", starts=None, life=None), predicted_speedup=1.6)
+    cheaper = replace(advise("input.whole_batches"), predicted_speedup=1.4)
+    unknown = advise("input.longer_epochs")
+    finding = Finding(causes.WORKER_STARTUP, 0.5, "high", 1.6, "", fixes=(made, cheaper, unknown))
+    twice = replace(finding, cause=causes.DATA_TRANSFER)
+    loader = {**LOADER, "values": {"num_workers": 2}}
+    situation = case({causes.WORKER_STARTUP: 0.5}, loader, findings=(finding, twice))
+    assert [one.message.id for one in situation.by_hand(choose(situation))] == ["input.whole_batches"]
+    iterable = case({causes.WORKER_STARTUP: 0.5}, findings=(finding,))
+    assert [one.message.id for one in iterable.by_hand(choose(iterable))] == [
+        "input.keep_workers",
+        "input.whole_batches",
+    ]
 
 
 def test_an_iterable_dataset_keeps_its_workers() -> None:

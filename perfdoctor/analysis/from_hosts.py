@@ -27,6 +27,7 @@ from perfdoctor.analysis.from_recording import (
     own_cost,
     step_summaries,
 )
+from perfdoctor.analysis.one_job import Part, require_one_size
 from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
@@ -82,7 +83,8 @@ def examine_hosts(recordings: Sequence[Recording]) -> Diagnosis:
         recordings: one of each host, with the trainers of the job that run there.
 
     Raises:
-        PerfDoctorError: they are not of one job, or were not made at the same time.
+        NotOneJobError: they are of jobs of different sizes.
+        PerfDoctorError: a rank is in two of them, or there is no time that all of them cover.
     """
     hosts = _read(recordings)
     accounts = [account for host in hosts for account in host.accounts]
@@ -151,8 +153,7 @@ def _read(recordings: Sequence[Recording]) -> list[_WatchedHost]:
 
 
 def _lowest_rank(job: JobTimeline) -> tuple[int, str]:
-    ranks = [trainer.rank or 0 for trainer in job.processes.trainers]
-    return min(ranks, default=job.processes.world_size), job.recording.meta.get("host", "")
+    return min(_numbers(job), default=job.processes.world_size), job.recording.meta.get("host", "")
 
 
 def _names(jobs: Sequence[JobTimeline]) -> list[str]:
@@ -165,21 +166,28 @@ def _names(jobs: Sequence[JobTimeline]) -> list[str]:
 
 
 def _require_one_job(jobs: Sequence[JobTimeline]) -> None:
+    """Makes sure that every rank is in one recording, of one job.
+
+    Raises:
+        PerfDoctorError: one is in two: which of them counts, or whether there are two jobs, their summaries show.
+        NotOneJobError: they are of jobs of different sizes.
+    """
     held: dict[int, JobTimeline] = {}
     for job in jobs:
-        for trainer in job.processes.trainers:
-            other = held.setdefault(trainer.rank or 0, job)
+        for rank in _numbers(job):
+            other = held.setdefault(rank, job)
             if other is not job:
                 raise PerfDoctorError(
-                    f"Rank {trainer.rank} is in both {other.recording.path} and {job.recording.path}.",
+                    f"Rank {rank} is in both {other.recording.path} and {job.recording.path}.",
                     hint="Name one recording of each host; of a job that was started anew, those of one start.",
                 )
-    sizes = {job.processes.world_size for job in jobs if job.processes.trainers}
-    if len(sizes) > 1:
-        raise PerfDoctorError(
-            f"These recordings are of jobs of different sizes: {', '.join(map(str, sorted(sizes)))} ranks.",
-            hint="Name one recording of each host, all of the same job.",
-        )
+    require_one_size(
+        Part(str(job.recording.path), _numbers(job), job.processes.world_size, job.processes.numbered) for job in jobs
+    )
+
+
+def _numbers(job: JobTimeline) -> list[int]:
+    return [trainer.rank or 0 for trainer in job.processes.trainers]
 
 
 def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Account]) -> Case:

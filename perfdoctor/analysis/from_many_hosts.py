@@ -5,21 +5,20 @@ Of a few hosts ``perfdoctor.analysis.from_hosts`` reads the recordings as a whol
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import on_hosts
 from perfdoctor.analysis.crowd import MANY, describe_crowd
 from perfdoctor.analysis.from_recording import describe_rank
-from perfdoctor.analysis.host import HostSummary, renumbered
+from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.one_job import each_rank_once
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.many_hosts import charge_late_rank
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why
-from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
@@ -37,7 +36,7 @@ def diagnose_hosts(hosts: Sequence[HostSummary]) -> Diagnosis:
         hosts: what remained of their recordings, at least one.
 
     Raises:
-        PerfDoctorError: they are not of one job.
+        NotOneJobError: they are not of one job.
     """
     notes = [*_versions(hosts), *_apart(hosts)]
     silent = [host for host in hosts if not host.accounts]
@@ -45,8 +44,7 @@ def diagnose_hosts(hosts: Sequence[HostSummary]) -> Diagnosis:
     hosts = [host for host in hosts if host.accounts]
     if not hosts:
         return _nothing(silent, notes)
-    _require_one_job(hosts)
-    hosts, doubled = _one_of_each(hosts)
+    hosts, numbers = each_rank_once(hosts)
     accounts = charge_late_rank([account for host in hosts for account in host.accounts])
     level = OUTSIDE if any(host.level == OUTSIDE for host in hosts) else hosts[0].level
     shares = Amounts.summed(account.causes().fractions() for account in accounts).fractions()
@@ -55,8 +53,8 @@ def diagnose_hosts(hosts: Sequence[HostSummary]) -> Diagnosis:
     ranks = tuple(_ranks(hosts, case.trainers))
     missing = NoVerdict(Why.NOT_TRAINING, leading.silence) if all(host.silence for host in hosts) else None
     diagnosis = build(case, accounts, level, missing)
-    world = max(host.world for host in hosts)
-    notes += [*doubled, *missing_ranks(len(accounts), world, _RECORD, (trainer.rank for trainer in case.trainers))]
+    world = max(len(accounts), *(host.world for host in hosts))
+    notes += [*numbers, *missing_ranks(len(accounts), world, _RECORD, (trainer.rank for trainer in case.trainers))]
     if len(hosts) > 1:
         notes += [NotExamined("hosts", say("cluster.no_common_clock"), say("cluster.attach_trace"))]
         notes += [NotExamined("hosts", say("cluster.numbers_of", host=leading.name), say("cluster.report_host"))]
@@ -87,70 +85,6 @@ def _nothing(hosts: Sequence[HostSummary], notes: Sequence[NotExamined]) -> Diag
     return replace(diagnosis, not_examined=tuple(notes))
 
 
-def _require_one_job(hosts: Sequence[HostSummary]) -> None:
-    """Makes sure that hosts which know of others agree in how many ranks there are.
-
-    Raises:
-        PerfDoctorError: they do not.
-    """
-    worlds = {host.world: host.source for host in hosts if host.world > len(host.accounts)}
-    if len(worlds) > 1:
-        sizes = ", ".join(f"{source} is of {world} ranks" for world, source in sorted(worlds.items()))
-        raise PerfDoctorError(
-            f"These recordings are not of one job: {sizes}.", hint="Keep those of one job in a folder of their own."
-        )
-
-
-def _one_of_each(hosts: Sequence[HostSummary]) -> tuple[list[HostSummary], list[NotExamined]]:
-    """Every rank once, and what is to be said of it.
-
-    Where no launcher has numbered the ranks, each host counts its own from 0: then they are numbered host by host.
-    """
-    hosts, notes = _latest(hosts)
-    counted = Counter(rank for host in hosts for rank in host.ranks)
-    twice = sorted(rank for rank, count in counted.items() if count > 1)
-    if not twice:
-        return sorted(hosts, key=lambda host: min(host.ranks)), notes
-    if all(host.ranks == tuple(range(len(host.ranks))) for host in hosts):
-        notes.append(NotExamined("ranks", say("cluster.ranks_by_host"), say("cluster.set_rank")))
-        return _numbered(sorted(hosts, key=lambda host: host.name)), notes
-    kept: dict[int, HostSummary] = {}
-    for host in sorted(hosts, key=lambda host: host.started):
-        kept.update(dict.fromkeys(host.ranks, host))  # a rank that restarted elsewhere counts where it ran last
-    doubled = [rank for rank in twice if rank in kept]
-    notes.append(NotExamined("ranks", say("cluster.twice", ranks=tuple(doubled)), say("cluster.one_run")))
-    whole = [_with_only(host, {rank for rank, one in kept.items() if one is host}) for host in hosts]
-    return sorted((host for host in whole if host.accounts), key=lambda host: min(host.ranks)), notes
-
-
-def _latest(hosts: Sequence[HostSummary]) -> tuple[list[HostSummary], list[NotExamined]]:
-    """Of several recordings of the same ranks on one host the one that began last."""
-    by_ranks: dict[tuple[str, tuple[int, ...]], list[HostSummary]] = defaultdict(list)
-    for host in hosts:
-        by_ranks[host.name, host.ranks].append(host)
-    kept, notes = [], []
-    for same in by_ranks.values():
-        *older, latest = sorted(same, key=lambda host: (host.started, host.source))
-        kept.append(latest)
-        if older:
-            left_out = say("cluster.older", sources=tuple(one.source for one in older), host=latest.name)
-            notes.append(NotExamined("files", left_out, say("cluster.one_run")))
-    return kept, notes
-
-
-def _numbered(hosts: Sequence[HostSummary]) -> list[HostSummary]:
-    found, first = [], 0
-    for host in hosts:
-        found.append(renumbered(host, {rank: first + rank for rank in host.ranks}))
-        first += len(host.ranks)
-    return found
-
-
-def _with_only(host: HostSummary, ranks: set[int]) -> HostSummary:
-    accounts = tuple(account for account in host.accounts if account.trainer.rank in ranks)
-    return replace(host, accounts=accounts)
-
-
 def _versions(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
     """Hosts that do not run the same."""
     for what, versions in (
@@ -168,26 +102,14 @@ def _versions(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
 
 def _apart(hosts: Sequence[HostSummary]) -> list[NotExamined]:
     """Recordings that by their hosts' clocks were never made at the same time."""
-    begins = {host.source: begin for host in hosts if (begin := _time(host.started)) is not None}
-    if len(begins) < 2:
+    spans = {host.source: host.span for host in hosts if host.span is not None}
+    if len(spans) < 2:
         return []
-    ends = {
-        host.source: begins[host.source] + timedelta(seconds=host.case.watched_s)
-        for host in hosts
-        if host.source in begins
-    }
-    late, early = max(begins, key=lambda one: begins[one]), min(ends, key=lambda one: ends[one])
-    seconds = (begins[late] - ends[early]).total_seconds()
+    late, early = max(spans, key=lambda one: spans[one][0]), min(spans, key=lambda one: spans[one][1])
+    seconds = (spans[late][0] - spans[early][1]).total_seconds()
     if seconds <= 0:
         return []
     return [NotExamined("hosts", say("cluster.apart", early=early, late=late, seconds=seconds), say("cluster.at_once"))]
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
-    except ValueError:
-        return None
 
 
 def _leading(

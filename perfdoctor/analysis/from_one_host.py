@@ -9,11 +9,13 @@ from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import TRACED
+from perfdoctor.knowledge.launchers import MEETING, meets_here, run_of
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.stuck.follow import find_still
 from perfdoctor.timeline.amounts import sum_by_place
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.processes import exchanging, variables_of
 
 # The time that was watched is cut into so many slices, as that of a trace is.
 _SLICES = 20
@@ -39,6 +41,8 @@ def summarise_recording(recording: Recording) -> HostSummary:
         torch=recording.facts.get((f"pid:{first}", "torch_version"), ""),
         started=recording.meta.get("started", ""),
         world=job.processes.world_size,
+        numbered=job.processes.numbered,
+        run=_run(job),
         level=level,
         accounts=tuple(map(_in_slices, accounts)),
         case=gather_case(job, accounts, profiled),
@@ -46,6 +50,17 @@ def summarise_recording(recording: Recording) -> HostSummary:
         steps=step_summaries(job),
         not_examined=not_examined(job, traced=False),
     )
+
+
+def _run(job: JobTimeline) -> tuple[str, ...]:
+    """What all ranks of this run have alike, and those of another one have not; () if nothing shows it."""
+    exchange = exchanging(job.recording.threads.values())
+    of_each = {trainer.pid: variables_of(job.recording.processes[trainer.pid]) for trainer in job.processes.trainers}
+    runs = {run_of(one, exchanges=pid in exchange or MEETING[0] in one) for pid, one in of_each.items()}
+    run = runs.pop() if len(runs) == 1 else ()
+    # What every host calls itself is another place on each.
+    here = any(map(meets_here, of_each.values()))
+    return (*run, job.recording.meta.get("host", "")) if run and here else run
 
 
 def _in_slices(account: Account) -> Account:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import NotExamined
@@ -22,6 +23,8 @@ class HostSummary:
         torch: version of PyTorch in the first trainer; "" where it was not read.
         started: when the recording began, by the host's clock (ISO 8601).
         world: ranks of the whole job, as far as the host knows.
+        numbered: a launcher or torch says which ranks it has; otherwise they are counted from 0, as on every such host.
+        run: what all ranks of this run have alike, and those of another run have not; () if nothing shows it.
         level: what its accounts rest on.
         accounts: of its trainers, in seconds, in slices of its time.
         case: what rules read of it.
@@ -36,6 +39,8 @@ class HostSummary:
     torch: str
     started: str
     world: int
+    numbered: bool
+    run: tuple[str, ...]
     level: str
     accounts: tuple[Account, ...]
     case: Case
@@ -47,6 +52,15 @@ class HostSummary:
     def ranks(self) -> tuple[int, ...]:
         """The numbers of its ranks, as the host knows them."""
         return tuple(account.trainer.rank or 0 for account in self.accounts)
+
+    @property
+    def span(self) -> tuple[datetime, datetime] | None:
+        """From when to when it was watched, by the host's clock; None where the recording does not say it."""
+        try:
+            begin = datetime.strptime(self.started, "%Y-%m-%dT%H:%M:%S%z")
+        except ValueError:
+            return None
+        return begin, begin + timedelta(seconds=self.case.watched_s)
 
 
 def renumbered(host: HostSummary, numbers: Mapping[int, int]) -> HostSummary:

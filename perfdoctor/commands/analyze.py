@@ -95,6 +95,7 @@ def _diagnose_table(path: Path) -> Diagnosis:
 
 
 def _diagnose_files(addresses: list[str], scheduler: str | None, summaries: Path | None) -> Diagnosis:
+    from perfdoctor.analysis.one_job import NotOneJobError
     from perfdoctor.cluster.files import find_files
     from perfdoctor.recording.remote import is_url
 
@@ -110,6 +111,8 @@ def _diagnose_files(addresses: list[str], scheduler: str | None, summaries: Path
     if few:
         try:
             return _diagnose_on_one_clock(files)
+        except NotOneJobError:
+            raise
         except PerfDoctorError as error:  # then they are compared without one
             apart.append(NotExamined("clock", str(error), error.next_move))
     gathered = _gather(files, scheduler, summaries)
@@ -144,7 +147,8 @@ def _diagnose_on_one_clock(files: Sequence[File]) -> Diagnosis:
     """Makes the diagnosis of a few hosts, instant by instant.
 
     Raises:
-        PerfDoctorError: there is no clock for all of them, they are not of one job, or all but one are damaged.
+        NotOneJobError: they are not of one job.
+        PerfDoctorError: there is no clock for all of them, a rank is in two, or all but one are damaged.
     """
     from perfdoctor.analysis.from_hosts import examine_hosts
     from perfdoctor.cluster.gather import Gathered

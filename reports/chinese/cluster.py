@@ -38,8 +38,11 @@ def silent_host(*, host: str, why: str) -> str:
     return f"主机 {host} 未纳入：{worded(why)}"
 
 
-def ranks_by_host() -> str:
-    return "没有启动器说明各 rank 的编号：按主机名的顺序逐台编号。"
+def ranks_by_host(*, hosts: tuple[str, ...], more: int) -> str:
+    where = _listed(hosts, more)
+    if not where:
+        return "没有启动器说明各 rank 的编号：按主机名的顺序逐台编号。"
+    return f"在 {where} 上没有启动器说明各 rank 的编号：用余下的编号逐台编号。"
 
 
 def ranks_by_start() -> str:
@@ -108,5 +111,8 @@ def not_drawn() -> str:
 
 
 def on_some(*, reason: str, hosts: tuple[str, ...], more: int) -> str:
-    rest = f" 等，另有 {more} 台" if more else ""
-    return f"在 {'、'.join(hosts)}{rest} 上：{worded(reason)}"
+    return f"在 {_listed(hosts, more)} 上：{worded(reason)}"
+
+
+def _listed(hosts: tuple[str, ...], more: int) -> str:
+    return "、".join(hosts) + (f" 等，另有 {more} 台" if more else "")

@@ -36,8 +36,11 @@ def silent_host(*, host: str, why: str) -> str:
     return f"Host {host} is left out: {why}"
 
 
-def ranks_by_host() -> str:
-    return "No launcher numbers the ranks: they are numbered host by host, in the order of the hosts' names."
+def ranks_by_host(*, hosts: tuple[str, ...], more: int) -> str:
+    where = _listed(hosts, more)
+    if not where:
+        return "No launcher numbers the ranks: they are numbered host by host, in the order of the hosts' names."
+    return f"No launcher numbers the ranks on {where}: they get the numbers that are left, host by host."
 
 
 def ranks_by_start() -> str:
@@ -109,5 +112,8 @@ def not_drawn() -> str:
 
 
 def on_some(*, reason: str, hosts: tuple[str, ...], more: int) -> str:
-    rest = f" and {more} more" if more else ""
-    return f"On {', '.join(hosts)}{rest}: {reason}"
+    return f"On {_listed(hosts, more)}: {reason}"
+
+
+def _listed(hosts: tuple[str, ...], more: int) -> str:
+    return ", ".join(hosts) + (f" and {more} more" if more else "")

@@ -12,9 +12,9 @@ import pytest
 from perfdoctor.__main__ import main
 from perfdoctor.analysis.from_many_hosts import diagnose_hosts
 from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.one_job import NotOneJobError, Part
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis
-from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.reports.wording import worded_diagnosis
 from perfdoctor.rules.case import Case, Trainer
@@ -48,6 +48,8 @@ def host(name: str, *ranks: tuple[int, Mapping[str, float]], world: int = 4, **c
         "torch": "2.9.0",
         "started": STARTED,
         "world": world,
+        "numbered": True,
+        "run": (),
         "level": OUTSIDE,
         "accounts": accounts,
         "case": Case(shares, trainers, {}, watched_s=float(SLICES)),
@@ -107,17 +109,36 @@ def test_the_later_of_two_recordings_of_a_host_counts() -> None:
     assert [one["recording"] for one in found.ranks] == ["a.perfdoctor", "b.perfdoctor"]
 
 
+def test_of_the_older_recording_the_size_does_not_count() -> None:
+    older = host("a", (0, SOUND), world=8, source="old.perfdoctor", started="2026-01-01T11:00:00+0000")
+    assert len(diagnosis_of(older, host("a", (0, SOUND), world=2), host("b", (1, SOUND), world=2)).ranks) == 2
+
+
 def test_a_rank_that_restarted_on_another_host_counts_there() -> None:
     restarted = host("c", (1, LATE), world=2, started="2026-01-01T12:00:05+0000")
     found = diagnosis_of(host("a", (0, SOUND), (1, SOUND), world=2), restarted)
-    assert [(one["rank"], one["host"]) for one in found.ranks] == [(0, "a"), (1, "c")]
+    assert places(found) == [(0, "a"), (1, "c")]
     assert "On two hosts there are recordings of the same ranks (1)" in notes(found)
 
 
+def places(found: Diagnosis) -> list[tuple[int, str]]:
+    return sorted((one["rank"], one["host"]) for one in found.ranks)
+
+
 def test_ranks_without_numbers_are_numbered_host_by_host() -> None:
-    found = diagnosis_of(host("b", (0, SOUND), (1, LATE), world=2), host("a", (0, SOUND), (1, SOUND), world=2))
-    assert [(one["rank"], one["host"]) for one in found.ranks] == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
-    assert found.verdict.straggler_rank == 3
+    counted = host("b", (0, SOUND), (1, LATE), world=2, numbered=False)
+    found = diagnosis_of(counted, host("a", (0, SOUND), (1, SOUND), world=2, numbered=False))
+    assert places(found) == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
+    assert (found.verdict.straggler_rank, found.job["world_size"]) == (3, 4)
+    assert "No launcher numbers the ranks: they are numbered host by host" in notes(found)
+
+
+def test_ranks_that_a_launcher_has_numbered_keep_their_numbers() -> None:
+    counted = host("a", (0, SOUND), (1, SOUND), world=2, numbered=False)
+    found = diagnosis_of(counted, host("b", (0, SOUND), (2, LATE)))
+    assert places(found) == [(0, "b"), (1, "a"), (2, "b"), (3, "a")]
+    assert "No launcher numbers the ranks on a: they get the numbers that are left" in notes(found)
+    assert "same ranks" not in notes(found)
 
 
 def test_hosts_that_differ_in_their_versions_or_times_are_named() -> None:
@@ -138,8 +159,81 @@ def test_a_host_on_which_nobody_trains_is_named_and_left_out() -> None:
 
 
 def test_recordings_of_two_jobs_are_refused() -> None:
-    with pytest.raises(PerfDoctorError, match=r"not of one job: a.* is of 4 ranks, b.* is of 8 ranks"):
+    with pytest.raises(NotOneJobError, match=r"not of one job: a.* is of 4 ranks, b.* is of 8 ranks"):
         diagnosis_of(host("a", (0, SOUND)), host("b", (5, SOUND), world=8))
+
+
+def test_recordings_that_hold_all_ranks_of_jobs_of_other_sizes_are_refused() -> None:
+    with pytest.raises(NotOneJobError, match=r"b.* is of 1 ranks, a.* is of 2 ranks"):
+        diagnosis_of(host("a", (0, SOUND), (1, SOUND), world=2), host("b", (0, SOUND), world=1))
+
+
+@pytest.mark.parametrize(
+    ("part", "size"),
+    [
+        (Part("all of them", (0, 1), 2, numbered=True), 2),
+        (Part("some of them", (2, 3), 4, numbered=True), 4),
+        (Part("its launcher does not say how many there are", (4, 5, 6), 3, numbered=True), None),
+        (Part("counted", (0, 1), 2, numbered=False), None),
+        (Part("counted, and others are known of", (0, 1), 4, numbered=False), 4),
+        (Part("nobody trains", (), 0, numbered=False), None),
+    ],
+    ids=lambda value: value.source if isinstance(value, Part) else "",
+)
+def test_how_many_ranks_a_job_has_is_known_where_somebody_said_it(part: Part, size: int | None) -> None:
+    assert part.is_of == size
+
+
+def run(port: int) -> tuple[str, ...]:
+    return ("MASTER_ADDR", "MASTER_PORT", "node1", str(port))
+
+
+def test_ranks_of_two_runs_are_refused_and_named_by_their_recordings() -> None:
+    one, other = host("a", (0, SOUND), world=2, run=run(1)), host("b", (0, SOUND), (1, SOUND), world=2, run=run(2))
+    with pytest.raises(NotOneJobError, match=r"^a\.perfdoctor and b\.perfdoctor are of two jobs: rank 0") as refused:
+        diagnosis_of(one, other)
+    assert "a folder of their own" in refused.value.hint
+
+
+def test_other_ranks_are_of_one_job_though_they_meet_by_another_name() -> None:
+    """The host on which ranks meet may have been told to meet at localhost."""
+    assert (
+        len(diagnosis_of(host("a", (0, SOUND), world=2, run=run(1)), host("b", (1, SOUND), run=run(2), world=2)).ranks)
+        == 2
+    )
+
+
+@pytest.mark.parametrize(("begun", "refused"), [("11:00:00", False), ("11:59:50", True)])
+def test_an_earlier_run_of_a_host_is_left_out_and_one_beside_it_is_another_job(begun: str, refused: bool) -> None:
+    other = host("a", (0, SOUND), world=1, source="b.perfdoctor", run=run(2), started=f"2026-01-01T{begun}+0000")
+    hosts = host("a", (0, SOUND), world=1, run=run(1)), other
+    if refused:
+        with pytest.raises(NotOneJobError, match="are of two jobs"):
+            diagnosis_of(*hosts)
+    else:
+        assert "b.perfdoctor: an older recording of the same ranks on host a" in notes(diagnosis_of(*hosts))
+
+
+@pytest.mark.parametrize("summarised", [False, True])
+@pytest.mark.parametrize("meeting", [("localhost", "localhost"), ("node0", "node1")])
+def test_two_jobs_in_one_folder_are_refused(
+    summarised: bool, meeting: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of torchrun, each on a host of its own: both number their ranks from 0."""
+    folder = tmp_path / "hosts"
+    folder.mkdir()
+    for number, place in enumerate(meeting):
+        samples = []
+        for rank in range(2):
+            pid = 100 + rank
+            variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": place, "MASTER_PORT": "29500"}
+            samples += [*jobs.process(pid, **variables), *jobs.thread(pid, pid, run=0.9), *jobs.stacks(pid, MODEL)]
+        jobs.write(folder / f"node{number}.perfdoctor", samples, host=f"node{number}", started=STARTED)
+    kept = ["--summaries", str(tmp_path / "kept.sqlite")] if summarised else []
+    assert main(["analyze", str(folder), *kept]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert "node0.perfdoctor and node1.perfdoctor are of two jobs: rank 0 is in both" in said[0]
+    assert "Keep the recordings of one job in a folder of their own." in said[1]
 
 
 @pytest.mark.parametrize("summarised", [False, True])

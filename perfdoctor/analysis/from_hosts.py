@@ -135,13 +135,7 @@ def _read(recordings: Sequence[Recording]) -> list[_WatchedHost]:
     watched = sorted(map(JobTimeline, recordings), key=_lowest_rank)
     _require_one_job(watched)
     offsets = clock_offsets(watched)
-    spans = [tuple(map(offset.there, job.span)) for job, offset in zip(watched, offsets, strict=True)]
-    span = max(begin for begin, _ in spans), min(end for _, end in spans)
-    if span[1] - span[0] < thresholds.WATCHED_TOGETHER_S * NS_PER_S:
-        raise PerfDoctorError(
-            "These recordings were not made at the same time: a wait of one rank cannot be followed to another.",
-            hint="Start perfdoctor on all hosts at once, with srun or the job's own launcher for instance.",
-        )
+    span = _common_span(watched, offsets)
     jobs = [
         JobTimeline(on_other_clock(job.recording, offset, span)) for job, offset in zip(watched, offsets, strict=True)
     ]
@@ -150,6 +144,32 @@ def _read(recordings: Sequence[Recording]) -> list[_WatchedHost]:
     cases = [gather_case(job, some, read_profiles(job.profiles)) for job, some in zip(jobs, accounts, strict=True)]
     steps = map(step_summaries, jobs)
     return [_WatchedHost(*of) for of in zip(_names(jobs), jobs, offsets, accounts, cases, steps, strict=True)]
+
+
+def _common_span(watched: Sequence[JobTimeline], offsets: Sequence[ClockOffset]) -> tuple[int, int]:
+    """From when to when all hosts were watched, on the clock of the first one.
+
+    Raises:
+        PerfDoctorError: by what is known of their clocks there is no such time, or hardly any.
+    """
+    spans = {
+        job.recording.path: (offset.there(job.span[0]), offset.there(job.span[1]))
+        for job, offset in zip(watched, offsets, strict=True)
+    }
+    late, early = max(spans, key=lambda one: spans[one][0]), min(spans, key=lambda one: spans[one][1])
+    begin, end = spans[late][0], spans[early][1]
+    if end - begin >= thresholds.WATCHED_TOGETHER_S * NS_PER_S:
+        return begin, end
+    seen = (
+        f"{late} begins {seconds(begin - end):,.1f} s after {early} ends"
+        if begin > end
+        else f"all hosts were watched together for {seconds(end - begin):.1f} s only"
+    )
+    raise PerfDoctorError(
+        f"By the hosts' clocks {seen}: no wait of a rank can be followed to another host.",
+        hint="Record all hosts at once, with srun or the job's own launcher for instance. If these were, keep the "
+        "hosts' clocks with NTP or PTP; recordings of other runs belong in folders of their own.",
+    )
 
 
 def _lowest_rank(job: JobTimeline) -> tuple[int, str]:

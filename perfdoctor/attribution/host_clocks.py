@@ -4,7 +4,7 @@ Ranks enter a collective when they come to it, and leave it together: where each
 instants are the same on all hosts. Steps never take exactly equally long, so the series of one host fits that of
 another at one offset only. The clocks' own time of day, which NTP keeps together, says about where; it may be wrong by
 seconds, and then the series say so. Where they say nothing (collectives that are shorter than the time between two
-samples), the time of day stands, and how far it may be off is not known.
+samples, or hosts that by the time of day were watched hours apart), it stands, and how far it may be off is not known.
 """
 
 from __future__ import annotations
@@ -86,11 +86,12 @@ def _fit(own: Floats, theirs: Floats) -> tuple[float, float] | None:
         own: between when and when each of the instants was, in ns.
         theirs: the same of the other series.
     """
+    reach = round(thresholds.CLOCKS_APART_S * NS_PER_S / _GRID_NS)
+    own, theirs = _near_each_other(own, theirs, reach * _GRID_NS)
     if min(len(own), len(theirs)) < thresholds.FEWEST_MEETINGS:
         return None
     origin = min(own[0, 0], theirs[0, 0])
-    reach = round(thresholds.CLOCKS_APART_S * NS_PER_S / _GRID_NS)
-    size = int((max(own[-1, 1], theirs[-1, 1]) - origin) / _GRID_NS) + 2 * reach + 2
+    size = int((max(own[:, 1].max(), theirs[:, 1].max()) - origin) / _GRID_NS) + 2 * reach + 2
     one, other = (_density(series - origin, size) for series in (own, theirs))
     fits = np.fft.irfft(np.fft.rfft(one, 2 * size) * np.conj(np.fft.rfft(other, 2 * size)), 2 * size)
     lags = np.arange(-reach, reach + 1)
@@ -102,6 +103,15 @@ def _fit(own: Floats, theirs: Floats) -> tuple[float, float] | None:
     if fits[best] < max(by_chance, thresholds.CLOCK_FITS_ALONE * np.max(fits[elsewhere])):
         return None
     return _refined(own, theirs, float(lags[best]) * _GRID_NS)
+
+
+def _near_each_other(own: Floats, theirs: Floats, reach_ns: float) -> tuple[Floats, Floats]:
+    """The instants of either series to which the other one has some that are no farther away; none where all are."""
+    if not len(own) or not len(theirs):
+        return own, theirs
+    begin, end = max(own[0, 0], theirs[0, 0]) - reach_ns, min(own[:, 1].max(), theirs[:, 1].max()) + reach_ns
+    near = [series[(series[:, 1] >= begin) & (series[:, 0] <= end)] for series in (own, theirs)]
+    return near[0], near[1]
 
 
 def _density(spans: Floats, size: int) -> Floats:

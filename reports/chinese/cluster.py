@@ -1,5 +1,6 @@
 """Jobs of many ranks and hosts: which of their files were not read, and what summaries leave out."""
 
+from perfdoctor.reports.text import duration
 from perfdoctor.reports.wording import worded
 
 
@@ -78,13 +79,13 @@ def one_version() -> str:
 
 def apart(*, early: str, late: str, seconds: float) -> str:
     return (
-        f"按各主机的时钟，{late} 在 {early} 结束 {seconds:.3g} s 之后才开始："
-        "虽然各 rank 从未同时被观测，仍对它们的活动作了比较。"
+        f"按各主机的时钟，{late} 在 {early} 结束 {duration(seconds)} 之后才开始："
+        "如果这些时钟是对的，那么各 rank 从未同时被观测，仍对它们的活动作了比较。"
     )
 
 
 def at_once() -> str:
-    return "在所有主机上同时 attach"
+    return "在所有主机上同时 attach，并用 NTP 或 PTP 保持各主机的时钟一致"
 
 
 def no_common_clock() -> str:

@@ -1,5 +1,7 @@
 """Jobs of many ranks and hosts: which of their files were not read, and what summaries leave out."""
 
+from perfdoctor.reports.text import duration
+
 
 def left_out(*, files: tuple[str, ...], more: int, reason: str) -> str:
     rest = f" and {more} more" if more else ""
@@ -79,13 +81,13 @@ def one_version() -> str:
 
 def apart(*, early: str, late: str, seconds: float) -> str:
     return (
-        f"By their hosts' clocks {late} begins {seconds:.3g} s after {early} ends: what the ranks did is compared "
-        "although it was never at the same time."
+        f"By their hosts' clocks {late} begins {duration(seconds)} after {early} ends: if these are right, what the "
+        "ranks did is compared although it was never at the same time."
     )
 
 
 def at_once() -> str:
-    return "attach on all hosts at the same time"
+    return "attach on all hosts at the same time, and keep their clocks with NTP or PTP"
 
 
 def no_common_clock() -> str:

@@ -1,5 +1,6 @@
 """A job on several hosts: recordings of each, on clocks of their own, become one diagnosis."""
 
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from random import Random
@@ -121,9 +122,34 @@ def test_jobs_of_different_sizes_are_refused(hold: ExitStack) -> None:
         examine_hosts(on_hosts(hold, [rank(0, "RS"), rank(1, "RS", size=3)]))
 
 
-def test_recordings_of_different_times_are_refused(hold: ExitStack) -> None:
-    with pytest.raises(PerfDoctorError, match="at the same time"):
-        examine_hosts(on_hosts(hold, [rank(0, "RRSSR"), rank(1, "RRRSR")], wrong_by_s=60.0))
+@pytest.mark.parametrize(
+    ("wrong_by_s", "said"),
+    [
+        (9.0, "all hosts were watched together for 1.0 s only"),
+        (60.0, "begins 50.0 s after"),
+        (-60.0, "begins 50.0 s after"),
+        (7 * 86400.0, "begins 604,790.0 s after"),
+    ],
+)
+def test_recordings_without_a_common_time_are_refused_by_what_their_clocks_say(
+    hold: ExitStack, wrong_by_s: float, said: str
+) -> None:
+    """Whether a clock is wrong, or a recording is of another week, is not known."""
+    with pytest.raises(PerfDoctorError, match=f"By the hosts' clocks .*{said}") as refused:
+        examine_hosts(on_hosts(hold, [rank(0, "RRSSR"), rank(1, "RRRSR")], wrong_by_s=wrong_by_s))
+    assert "NTP" in refused.value.hint
+
+
+def test_instants_are_not_sought_over_the_time_between_two_recordings(hold: ExitStack) -> None:
+    """On a grid of 2 ms an hour took half a gigabyte."""
+    hosts = on_hosts(hold, [rank(number, states) for states, number in steps()], wrong_by_s=3600.0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PerfDoctorError, match=r"begins 3,590\.0 s after"):
+            examine_hosts(hosts)
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
 
 
 # --- jobs that make no progress --------------------------------------------------------------------------------------

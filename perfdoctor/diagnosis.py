@@ -57,6 +57,7 @@ class Fix:
         change: the change itself: code, command or setting.
         predicted_speedup: what it brings; None where that cannot be computed.
         speedup_range: what it brings at least and at most, 1 and more; None likewise.
+        changes_step: a step is other work with it, a larger batch for instance: what it brings is in the same work.
     """
 
     title: str
@@ -64,6 +65,7 @@ class Fix:
     change: str
     predicted_speedup: float | None = None
     speedup_range: tuple[float, float] | None = None
+    changes_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Advice:
     Attributes:
         own: the job's own code, in which the change is shown.
         other_loader: the change is about another loader than the one that the training goes over.
+        changes_step: as of a ``Fix``.
     """
 
     message: Message
@@ -110,6 +113,7 @@ class Advice:
     speedup_range: tuple[float, float] | None = None
     own: OwnCode = OwnCode()
     other_loader: bool = False
+    changes_step: bool = False
 
 
 def advise(what: str, /, **values: Any) -> Advice:

@@ -215,7 +215,9 @@ def _forbidden(one: Difference) -> Message:
 def _warning(comparison: Comparison) -> str:
     """What may explain a difference by itself; what forbids the comparison stands in the summary."""
     explaining = tuple(_named(one) for one in comparison.differences if one.weight is Weight.EXPLAINS)
-    return clean(say("compared.explaining", differences=explaining)) if explaining else ""
+    warnings = [say("compared.explaining", differences=explaining)] if explaining else []
+    warnings += [say("compared.other_work")] if comparison.may_be_other_work else []
+    return clean(say("compared.warnings", said=tuple(warnings))) if warnings else ""
 
 
 def _named(one: Difference) -> tuple[str, str, str]:
@@ -324,6 +326,8 @@ def _promise(prediction: Prediction, pace: Pace | None) -> Message:
     fix = clean(prediction.fix)
     if pace is None:
         return say("compared.promise_unseen", fix=fix, predicted=predicted)
+    if prediction.changes_step:
+        return say("compared.promise_in_samples", fix=fix, predicted=predicted)
     measured, outcome = _speedup(pace.speedup), prediction.promise.value
     return say("compared.promise", fix=fix, predicted=predicted, measured=measured, outcome=outcome)
 

@@ -156,13 +156,15 @@ def _evidence(item: Mapping[str, Any]) -> Evidence:
 
 
 def _fix(item: Mapping[str, Any]) -> Fix:
-    # Gains of single fixes came after the first reports of this schema.
+    # Gains of single fixes, and what they are in, came after the first reports of this schema.
     gain, between = item.get("predicted_speedup"), item.get("speedup_range")
     least_and_most = None
     if between is not None:
         least, most = between
         least_and_most = _number(least), _number(most)
-    return Fix(item["title"], item["why"], item["change"], None if gain is None else _number(gain), least_and_most)
+    gain = None if gain is None else _number(gain)
+    changes_step = bool(item.get("changes_step", False))
+    return Fix(item["title"], item["why"], item["change"], gain, least_and_most, changes_step)
 
 
 def _known(cause: str) -> str:

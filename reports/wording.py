@@ -72,7 +72,8 @@ def worded_fix(fix: Fix | Advice) -> Fix:
     if not words.change:  # code is written once, and its comments are looked up
         words = replace(words, change=_commented(_words(fix.message, _SOURCE).change))
     words = replace(words, change=in_own_code(words.change, fix.own))
-    return replace(words, predicted_speedup=fix.predicted_speedup, speedup_range=fix.speedup_range)
+    gain, between = fix.predicted_speedup, fix.speedup_range
+    return replace(words, predicted_speedup=gain, speedup_range=between, changes_step=fix.changes_step)
 
 
 def _commented(code: str) -> str:

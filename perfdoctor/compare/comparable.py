@@ -12,7 +12,7 @@ from typing import Any
 from perfdoctor.compare.side import Side
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PLACES
-from perfdoctor.results.comparison import Difference, Weight
+from perfdoctor.results.comparison import COMMAND, Difference, Weight
 
 # Facts about a job, settings among them, by what another value means; any other setting may be the change.
 _FORBIDS = ("steps", "world_size", "settings.on_gpu")
@@ -23,7 +23,7 @@ _EXPLAINS = (
     *("settings.memory_bytes", "settings.kernel"),
 )
 _DISKS = ("settings.disk.", "settings.disk_kind.")
-_NOTED = ("command",)
+_NOTED = (COMMAND,)
 # Where these are missing, the job has none of them; of others it is then not known.
 _OR_NONE = ("settings.env.", "settings.on_gpu", "settings.quota_cores", "settings.memory_limit_bytes")
 # Settings that are counted while the job runs, and differ a little from run to run.

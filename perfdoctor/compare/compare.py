@@ -140,8 +140,9 @@ def _prediction(before: Side, pace: Pace | None) -> Prediction | None:
         return None
     speedup = float(fix["predicted_speedup"])
     least, most = map(float, fix.get("speedup_range") or (speedup, speedup))
-    promise = Promise.UNKNOWN if pace is None else _promise(pace, least, most)
-    return Prediction(str(before.finding["cause"]), str(fix["title"]), speedup, least, most, promise)
+    changes_step = bool(fix.get("changes_step", False))
+    promise = Promise.UNKNOWN if pace is None or changes_step else _promise(pace, least, most)
+    return Prediction(str(before.finding["cause"]), str(fix["title"]), speedup, least, most, promise, changes_step)
 
 
 def _promise(pace: Pace, least: float, most: float) -> Promise:

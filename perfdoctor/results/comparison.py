@@ -79,6 +79,10 @@ class ComparedRun:
     step_is: str = ""
 
 
+# What a difference of the command lines is called.
+COMMAND = "command"
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Something that is not the same in both runs.
@@ -146,6 +150,7 @@ class Prediction:
         speedup: what it was said to bring.
         least: at least.
         most: at most.
+        changes_step: a step is other work with it: what became of it does not show in how long one takes.
     """
 
     cause: str
@@ -154,6 +159,7 @@ class Prediction:
     least: float
     most: float
     promise: Promise
+    changes_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +187,12 @@ class Comparison:
     prediction: Prediction | None
     limit: float | None = None
     regressed: bool | None = None
+
+    @property
+    def may_be_other_work(self) -> bool:
+        """Whether a step takes another time, but the job was started by another command, and may do more in one."""
+        differs = self.pace is not None and self.pace.answer in (Answer.FASTER, Answer.SLOWER)
+        return differs and any(one.what == COMMAND for one in self.differences)
 
     @property
     def forbidding(self) -> tuple[Difference, ...]:

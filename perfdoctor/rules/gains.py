@@ -22,7 +22,7 @@ def freed(share: float) -> float:
 
 
 def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None) -> Advice:
-    """Advice with the speed-up that it brings, where that can be computed.
+    """Advice with whether it changes what a step is, and the speed-up that it brings, where that can be computed.
 
     Args:
         advice: a fix for the cause.
@@ -30,12 +30,14 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
         cause: its id.
         left: fraction of the wall time that remains whatever is changed; None where nothing is known to.
     """
+    advice = replace(advice, changes_step=advice.message.id in CHANGES_STEP)
     estimate = GAINS.get(advice.message.id)
     gain = estimate(case, cause, dict(advice.message.values)) if estimate else None
     if gain is None:
         return advice
     gain = gain.within(left)
-    return replace(advice, predicted_speedup=freed(gain.likely), speedup_range=(freed(gain.least), freed(gain.most)))
+    likely, least, most = map(freed, (gain.likely, gain.least, gain.most))
+    return replace(advice, predicted_speedup=likely, speedup_range=(least, most))
 
 
 # By the id of the advice. What is not here cannot be estimated before it is tried. How much is sure is judgement: half
@@ -168,3 +170,16 @@ GAINS: Mapping[str, Estimate] = {
     "health.raise_core_clock": estimates.part_value("below"),
     "health.leave_host": estimates.part_value("stolen"),
 }
+
+# Of these the ones after which a step takes more samples than before, or more passes to one update: what they bring
+# shows in samples per second, and not in how long a step takes.
+CHANGES_STEP = frozenset(
+    {
+        "interpreter.several_at_once",
+        "interpreter.larger_batch",
+        "interpreter.step_together",
+        "communication.exchange_seldom",
+        "gpu.larger_batch",
+        "gpu_idle.larger_batch",
+    }
+)

@@ -107,6 +107,17 @@ def explaining(*, differences: tuple[tuple[str, str, str], ...]) -> str:
     return f"两次运行的这些方面不同，其本身就可能解释差别：{listed}。"
 
 
+def warnings(*, said: tuple[str, ...]) -> str:
+    return "".join(said)
+
+
+def other_work() -> str:
+    return (
+        "两次运行的启动命令不同：如果它改变了一步的工作量，例如用了更大的 batch，"
+        "每步耗时就看不出哪次运行更快；应比较每秒处理的样本数。"
+    )
+
+
 def cannot_tell(*, allowed: str) -> str:
     return f"无法判断每步是否超过允许的范围；允许变慢 {allowed}。"
 
@@ -130,6 +141,13 @@ def promise(*, fix: str, predicted: str, measured: str, outcome: str) -> str:
 
 def promise_unseen(*, fix: str, predicted: str) -> str:
     return f"对于“{fix}”，之前的运行预计 {predicted}；没有看到它是否成立，因为速度无法比较。"
+
+
+def promise_in_samples(*, fix: str, predicted: str) -> str:
+    return (
+        f"对于“{fix}”，之前的运行预计每秒样本数变为 {predicted}。这个改动会改变一步的工作量："
+        "从每步耗时看不出预计是否成立。"
+    )
 
 
 def between(*, value: str, low: str, high: str) -> str:

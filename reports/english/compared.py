@@ -105,6 +105,17 @@ def explaining(*, differences: tuple[tuple[str, str, str], ...]) -> str:
     return f"This is not the same in both runs, and may explain a difference by itself: {listed}."
 
 
+def warnings(*, said: tuple[str, ...]) -> str:
+    return " ".join(said)
+
+
+def other_work() -> str:
+    return (
+        "The job was not started by the same command: if that makes a step other work, by a larger batch for instance, "
+        "the time of a step does not show which run is faster; samples per second do."
+    )
+
+
 def cannot_tell(*, allowed: str) -> str:
     return f"Whether a step takes longer than allowed cannot be determined; {allowed} is allowed."
 
@@ -130,6 +141,13 @@ def promise_unseen(*, fix: str, predicted: str) -> str:
     return (
         f'For "{fix}" the run before predicted {predicted}; whether that came true was not seen, since the pace cannot '
         "be compared."
+    )
+
+
+def promise_in_samples(*, fix: str, predicted: str) -> str:
+    return (
+        f'For "{fix}" the run before predicted {predicted} in samples per second. It makes a step other work: whether '
+        "that came true does not show in the time of a step."
     )
 
 

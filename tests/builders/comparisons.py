@@ -88,14 +88,15 @@ def report(times: Sequence[float] = (), *, parts: Mapping[str, float] = PARTS, *
     return {**made, "job": {**job, "settings": SETTINGS, **more.get("job", {})}}
 
 
-def finding(speedup: float | None, least: float = 1.0, most: float = 9.0) -> dict[str, Any]:
-    """A finding with one fix that promises something."""
+def finding(speedup: float | None, least: float = 1.0, most: float = 9.0, **more: Any) -> dict[str, Any]:
+    """A finding with one fix that promises something; ``more`` is of the fix."""
     fix = {
         "title": "More loader workers",
         "why": "",
         "change": "",
         "predicted_speedup": speedup,
         "speedup_range": [least, most],
+        **more,
     }
     return {"cause": INPUT_PREPROCESSING, "fixes": [fix]}
 

@@ -264,6 +264,29 @@ def test_what_was_predicted_is_held_against_what_is_measured(
     assert (prediction.speedup, prediction.least, prediction.most) == promised
 
 
+@pytest.mark.parametrize("step_s", [0.08, 0.1, 0.16])
+def test_what_makes_a_step_other_work_is_not_held_against_the_time_of_a_step(step_s: float) -> None:
+    """Twice the batch in 1.6 times the time is the gain that was promised."""
+    before = report(step_times(1, 0.1), findings=[finding(1.25, 1.1, 1.4, changes_step=True)])
+    prediction = compared(before, report(step_times(2, step_s))).prediction
+    assert prediction is not None
+    assert (prediction.promise, prediction.changes_step) == (Promise.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "command", "other"),
+    [
+        (0.16, "python train.py --batch-size 2", True),
+        (0.08, "python train.py --batch-size 2", True),
+        (0.1, "python train.py --batch-size 2", False),
+        (0.16, "python train.py", False),
+    ],
+)
+def test_where_pace_and_command_differ_a_step_may_be_other_work(step_s: float, command: str, other: bool) -> None:
+    found = compared(report(step_times(1, 0.1)), report(step_times(2, step_s), job={"command": command}))
+    assert found.may_be_other_work is other
+
+
 def test_where_no_gain_was_computed_none_is_held_against_anything() -> None:
     assert compared(report([0.1] * 150, findings=[finding(None)]), report([0.1] * 150)).prediction is None
 

@@ -40,6 +40,15 @@ def test_what_else_must_be_known_is_said() -> None:
     assert "Loader workers 2 6" in text
 
 
+def test_that_a_step_may_be_other_work_is_said() -> None:
+    text = console(faster(command="python train.py --batch-size 2"))
+    assert "(box before, other after). The job was not started by the same command: if that makes a step" in text
+    assert "same command" not in console(faster())
+    larger = report(step_times(1, 0.1), findings=[finding(1.25, 1.1, 1.4, changes_step=True)])
+    text = console(compared(larger, report(step_times(2, 0.16))))
+    assert "predicted 1.1x to 1.4x in samples per second. It makes a step other work" in text
+
+
 @pytest.mark.parametrize(
     ("times", "limit", "said"),
     [

@@ -44,7 +44,8 @@ def test_the_keys_are_the_contract(diagnosis: Diagnosis) -> None:
         assert finding["cause"].startswith(finding["bottleneck"] + ".")
         assert all(list(item) == ["name", "value", "unit", "probe"] for item in finding["evidence"])
         assert all(
-            list(fix) == ["title", "why", "change", "predicted_speedup", "speedup_range"] for fix in finding["fixes"]
+            list(fix) == ["title", "why", "change", "predicted_speedup", "speedup_range", "changes_step"]
+            for fix in finding["fixes"]
         )
     assert all(list(item) == ["probe", "reason", "enable"] for item in document["not_examined"])
 

@@ -11,7 +11,7 @@ from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.estimates import Gain
-from perfdoctor.rules.gains import GAINS
+from perfdoctor.rules.gains import CHANGES_STEP, GAINS
 from perfdoctor.rules.rule import times_rarer
 from tests.unit.reports.test_words import said
 
@@ -32,6 +32,15 @@ def fixes_of(case: Case, cause: str) -> dict[str, Fix]:
 
 def test_every_estimate_is_for_a_piece_of_advice() -> None:
     assert GAINS.keys() - {one.id for one in said()} == set()
+
+
+def test_what_changes_a_step_says_so_beside_its_gain() -> None:
+    assert GAINS.keys() >= CHANGES_STEP
+    fixes = fixes_of(case_of(PYTHON, 0.5), PYTHON)
+    larger = fixes.pop("Use a larger batch")
+    assert larger.predicted_speedup is not None
+    assert larger.changes_step
+    assert not any(fix.changes_step for fix in fixes.values())
 
 
 def test_a_line_is_promised_its_own_part_and_no_more() -> None:

@@ -54,7 +54,8 @@ def annotation(comparison: Comparison) -> str:
     """A line that GitHub shows on the run's page: an error only where the job is slower than allowed."""
     report = compared_outline(comparison)
     answer = Answer.UNKNOWN if comparison.pace is None else comparison.pace.answer
-    level = "error" if comparison.regressed else "warning" if answer in _WARNED else "notice"
+    warned = answer in _WARNED or comparison.hidden_by_noise
+    level = "error" if comparison.regressed else "warning" if warned else "notice"
     message = f"{report.headline}. {report.verdict or report.summary}"
     return command(level, "perfdoctor compare", message)
 

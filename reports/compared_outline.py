@@ -237,8 +237,11 @@ def _verdict(comparison: Comparison) -> Message:
     """What is said of the limit."""
     limit, pace = comparison.limit or 0.0, comparison.pace
     allowed = f"{number(100 * limit)}%"
-    if comparison.regressed is None or pace is None or pace.speedup.low is None or pace.speedup.high is None:
+    if pace is None or pace.floor is None or pace.speedup.low is None or pace.speedup.high is None:
         return say("compared.cannot_tell", allowed=allowed)
+    if comparison.regressed is None:
+        floor, most = percent(pace.floor), _longer(pace.speedup.low)
+        return say("compared.hidden_by_noise", most=most, floor=floor, allowed=allowed)
     least, most = _longer(pace.speedup.high), _longer(pace.speedup.low)
     if comparison.regressed:
         return say("compared.regression", least=least, most=most, allowed=allowed)

@@ -2,7 +2,7 @@
 
 BEFORE and AFTER are recordings (--recording), JSON reports (--json) or profiler traces, a folder with one for each rank
 too. A difference is called one only where it exceeds what the runs vary by. With --fail-on-regression the exit status
-is 3 where a step takes longer than that and the whole interval says so.
+is 3 where a step takes longer than that and the whole interval says so, and 1 where the runs vary too much to tell.
 """
 
 from __future__ import annotations
@@ -92,13 +92,20 @@ def _require_answer(comparison: Comparison) -> None:
     """Makes sure that a regression could be detected: a check that cannot fail must not look like one that has passed.
 
     Raises:
-        PerfDoctorError: the pace is not known, or not how much it varies.
+        PerfDoctorError: the pace is not known, or not how much it varies, or that by more than the limit.
     """
-    if comparison.regressed is None:
-        hint = (
-            "Record both runs alike, with diagnose(recording=...) in the loop, and for long enough to hold many steps."
+    if comparison.regressed is not None:
+        return
+    if comparison.hidden_by_noise:
+        raise PerfDoctorError(
+            "Whether the job became slower than allowed cannot be determined: these runs vary by more than the limit.",
+            hint="Watch both for longer on a quiet machine, or compare several pairs of runs in turn.",
         )
-        raise PerfDoctorError("Whether the job became slower cannot be determined from these runs.", hint=hint)
+    raise PerfDoctorError(
+        "Whether the job became slower cannot be determined from these runs.",
+        hint="Record both runs alike, with diagnose(recording=...) in the loop, and for long enough to hold many "
+        "steps.",
+    )
 
 
 def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:

@@ -159,7 +159,14 @@ def _promise(pace: Pace, least: float, most: float) -> Promise:
 
 
 def _regressed(pace: Pace | None, limit: float | None) -> bool | None:
-    """Whether a step takes longer by more than the limit, wherever in the interval it lies."""
-    if pace is None or limit is None or pace.speedup.high is None:
+    """Whether a step takes longer by more than the limit, wherever in the interval it lies.
+
+    None where that is not known: also where it may, and the noise floor is above the limit, since a step that takes
+    so much longer could hardly have been shown to.
+    """
+    if pace is None or limit is None or pace.floor is None or pace.speedup.low is None or pace.speedup.high is None:
         return None
-    return pace.answer is Answer.SLOWER and pace.speedup.high < 1 / (1 + limit)
+    allowed = 1 / (1 + limit)
+    if pace.answer is Answer.SLOWER and pace.speedup.high < allowed:
+        return True
+    return None if pace.speedup.low < allowed and pace.floor > limit else False

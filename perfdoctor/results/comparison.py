@@ -174,7 +174,8 @@ class Comparison:
         differences: between the runs, those that forbid a comparison first.
         prediction: None where the run before promised nothing.
         limit: by what fraction a step may take longer; None where nobody asked.
-        regressed: whether it takes longer than that, whole interval and all; None where that cannot be determined.
+        regressed: whether it takes longer than that, whole interval and all; None where that cannot be determined, as
+            where it may, and the noise floor is above the limit.
     """
 
     version: str
@@ -187,6 +188,12 @@ class Comparison:
     prediction: Prediction | None
     limit: float | None = None
     regressed: bool | None = None
+
+    @property
+    def hidden_by_noise(self) -> bool:
+        """Whether a regression was asked for, and is not known for nothing but what the runs vary by."""
+        told = self.pace is not None and self.pace.answer is not Answer.UNKNOWN
+        return told and self.limit is not None and self.regressed is None
 
     @property
     def may_be_other_work(self) -> bool:

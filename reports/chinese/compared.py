@@ -122,6 +122,14 @@ def cannot_tell(*, allowed: str) -> str:
     return f"无法判断每步是否超过允许的范围；允许变慢 {allowed}。"
 
 
+def hidden_by_noise(*, most: str, floor: str, allowed: str) -> str:
+    return (
+        f"无法判断每步是否超过允许的范围：每步可能变慢 {most}，允许变慢 {allowed}，"
+        f"而小于 {floor} 的差别无法与这两次运行自身的波动区分。"
+        "在安静的机器上运行更久，或轮流运行并比较几对，才能判断。"
+    )
+
+
 def regression(*, least: str, most: str, allowed: str) -> str:
     return f"退化：每步变慢 {least} 到 {most}，而允许的是 {allowed}。"
 

@@ -120,6 +120,14 @@ def cannot_tell(*, allowed: str) -> str:
     return f"Whether a step takes longer than allowed cannot be determined; {allowed} is allowed."
 
 
+def hidden_by_noise(*, most: str, floor: str, allowed: str) -> str:
+    return (
+        f"Whether a step takes longer than allowed cannot be determined: it may take {most} longer, {allowed} is "
+        f"allowed, and less than {floor} cannot be distinguished from what these runs vary by. Longer runs on a quiet "
+        "machine, or several pairs of runs in turn, decide it."
+    )
+
+
 def regression(*, least: str, most: str, allowed: str) -> str:
     return f"Regression: a step takes {least} to {most} longer, and {allowed} is allowed."
 

@@ -291,8 +291,8 @@ def test_where_no_gain_was_computed_none_is_held_against_anything() -> None:
     assert compared(report([0.1] * 150, findings=[finding(None)]), report([0.1] * 150)).prediction is None
 
 
-def limited(times: float, limit: float) -> Comparison:
-    return compared(report(step_times(1, 0.1)), report(step_times(2, 0.1 * times)), limit)
+def limited(times: float, limit: float, noise: float = 0.02) -> Comparison:
+    return compared(report(step_times(1, 0.1, noise=noise)), report(step_times(2, 0.1 * times, noise=noise)), limit)
 
 
 @pytest.mark.parametrize(
@@ -310,6 +310,26 @@ def test_what_may_be_a_regression_is_none() -> None:
     assert found.pace.speedup.low is not None
     assert 1 / found.pace.speedup.low - 1 > 0.05
     assert found.regressed is False
+
+
+@pytest.mark.parametrize(
+    ("times", "limit", "regressed"),
+    [
+        (1.0, 0.05, None),
+        (1.06, 0.05, None),
+        (1.4, 0.25, None),  # slower, and perhaps within the limit
+        (1.4, 0.05, True),
+        (1.4, 1.5, False),
+        (0.4, 0.05, False),
+    ],
+)
+def test_what_could_not_have_been_found_is_no_pass(times: float, limit: float, regressed: bool | None) -> None:
+    found = limited(times, limit, noise=0.3)
+    assert found.pace is not None
+    assert found.pace.floor is not None
+    assert 0.2 < found.pace.floor < 0.4
+    assert found.regressed is regressed
+    assert found.hidden_by_noise is (regressed is None)
 
 
 NOTHING = {

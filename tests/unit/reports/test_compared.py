@@ -54,7 +54,8 @@ def test_that_a_step_may_be_other_work_is_said() -> None:
     [
         (0.8, 0.05, "No regression: a step takes no longer, and 5% is allowed."),
         (1.0, 0.2, "longer, and 20% is allowed."),
-        (1.06, 0.05, "longer, but that is not sure; 5% is allowed."),
+        (1.06, 0.085, "longer, but that is not sure; 8.5% is allowed."),
+        (1.06, 0.05, "cannot be determined: it may take 16% longer, 5% is allowed, and less than 8% cannot be"),
         (1.4, 0.05, "Regression: a step takes "),
     ],
 )
@@ -153,6 +154,9 @@ def test_a_workflow_is_warned_where_nothing_can_be_told() -> None:
     few = [0.1, 0.1, 0.4, 0.1, 1.4, 0.2, 0.1, 1.0]
     assert compared_markdown.annotation(compared(report(few), report(few[::-1]))).startswith("::warning ")
     assert compared_markdown.annotation(compared(report([0.1] * 150), report([0.1] * 150))).startswith("::notice ")
+    noisy = [report(step_times(seed, 0.1, noise=0.3)) for seed in (1, 2)]
+    assert compared_markdown.annotation(compared(*noisy, 0.05)).startswith("::warning ")
+    assert compared_markdown.annotation(compared(*noisy)).startswith("::notice ")
 
 
 def test_a_workflow_command_is_escaped() -> None:

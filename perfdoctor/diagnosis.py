@@ -15,6 +15,8 @@ from perfdoctor.results.crowd import Crowd
 from perfdoctor.results.stuck import Stuck
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
 Part = Literal["findings", "verdict", "breakdown", "evidence", "fixes", "ranks", "series", "not_examined"]
@@ -92,10 +94,12 @@ class OwnCode:
     Attributes:
         calls: of which it is clear that advice is about them, at most one of each kind.
         command: by which the job was started; "" where that could not be typed again.
+        loader_arguments: of whoever makes a loader for the job, by those of a ``DataLoader``; empty where the job does.
     """
 
     calls: tuple[OwnCall, ...] = ()
     command: str = ""
+    loader_arguments: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

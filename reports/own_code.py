@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
 from perfdoctor.diagnosis import OwnCall, OwnCode
 from perfdoctor.results.edits import last_name, parse, with_arguments
@@ -19,17 +20,39 @@ _OWN_SCRIPT = re.compile(r"(?<=\s)\S+\.py(?=\s|$)")
 
 def in_own_code(change: str, own: OwnCode) -> str:
     """Code of advice as it looks in the job; lines for which nothing of that is known stay as they are."""
-    lines = [_in_call(line, own.calls) for line in change.split("\n")]
+    lines = [_in_call(_by_trainer(line, own.loader_arguments), own.calls) for line in change.split("\n")]
     return "\n".join(_with_command(line, own.command) for line in lines)
 
 
-def _in_call(line: str, calls: tuple[OwnCall, ...]) -> str:
+def _by_trainer(line: str, names: Mapping[str, str]) -> str:
+    """A line about a loader as whoever makes the job's loaders takes it; as it is where that has no such argument."""
+    made = _call_of(line)
+    if made is None or last_name(made.func) != "DataLoader":
+        return line
+    wanted = _arguments(made)
+    if not wanted or not names.keys() >= wanted.keys():
+        return line
+    given = ", ".join(f"{names[name]}={_renamed(value, names)}" for name, value in wanted.items())
+    return f"TrainingArguments(..., {given}){line.encode()[made.end_col_offset :].decode()}"
+
+
+def _renamed(value: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\b[a-z_]+\b", lambda name: names.get(name[0], name[0]), value)
+
+
+def _call_of(line: str) -> ast.Call | None:
+    """The call that a line of advice is, or whose value it names; None for anything else."""
     try:
         (statement,) = parse(line).body
     except (SyntaxError, ValueError, RecursionError):  # a command, a comment, or part of a longer statement
-        return line
+        return None
     made = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
-    if not isinstance(made, ast.Call) or not made.args or made.end_col_offset is None:
+    return made if isinstance(made, ast.Call) and made.args else None
+
+
+def _in_call(line: str, calls: tuple[OwnCall, ...]) -> str:
+    made = _call_of(line)
+    if made is None:
         return line
     own = next((call for call in calls if last_name(made.func) in call.names), None)
     arguments = _arguments(made)

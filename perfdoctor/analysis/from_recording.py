@@ -92,7 +92,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
-        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), job),
+        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), job, case.loop),
         ranks=tuple(describe_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
         steps=_of_first(job, steps, profiled, trial),
         not_examined=unseen,

@@ -10,7 +10,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import LOADERS, SAME_ARGUMENTS
+from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER, LOADERS, SAME_ARGUMENTS
 from perfdoctor.metrics.own_code import by_function, owner_of
 from perfdoctor.metrics.own_draws import part_after_draws
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
@@ -22,19 +22,22 @@ from perfdoctor.timeline.job import JobTimeline
 _TYPED = re.compile(r"(?=.*(?:\.py|\s-m \S+)(?:\s|$))(?!.*\s-c\s)(?!.*ipykernel)[\w./=:,@%+ -]{1,300}")
 
 
-def read_own_code(job: JobTimeline, *, of_training: bool = True) -> OwnCode:
+def read_own_code(job: JobTimeline, loop: str = "", *, of_training: bool = True) -> OwnCode:
     """What the recording holds of it.
 
     Args:
         job: that was watched.
+        loop: whose training loop it runs, as ``perfdoctor.rules.case.Case.loop``.
         of_training: of loaders with the one that the loop which trains goes over, else with one that it does not.
     """
-    return OwnCode(tuple(_clear(job.source_calls, of_training=of_training)), _command(job))
+    made = LOADER_OF_TRAINER if of_training else LOADER_OF_EVALUATION
+    calls = tuple(_clear(job.source_calls, of_training=of_training))
+    return OwnCode(calls, _command(job), made if loop == "transformers" else {})
 
 
-def in_own_code(findings: Iterable[Finding], job: JobTimeline) -> tuple[Finding, ...]:
-    """The findings, with advice that shows its changes in the job's own code."""
-    of_training, of_others = (read_own_code(job, of_training=of_training) for of_training in (True, False))
+def in_own_code(findings: Iterable[Finding], job: JobTimeline, loop: str) -> tuple[Finding, ...]:
+    """The findings, with advice that shows its changes in the job's own code; the loop as in ``read_own_code``."""
+    of_training, of_others = (read_own_code(job, loop, of_training=of_training) for of_training in (True, False))
 
     def shown(fix: Fix | Advice) -> Fix | Advice:
         return replace(fix, own=of_others if fix.other_loader else of_training) if isinstance(fix, Advice) else fix

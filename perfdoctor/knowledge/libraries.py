@@ -151,3 +151,14 @@ SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
 CALLED_NAMES = frozenset[str]().union(*SAME_ARGUMENTS)
 # Of which packages: others have some of the names for what takes other arguments.
 CALLED_PACKAGES = frozenset(("torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))
+# The Trainer of transformers makes its loaders itself, by arguments of its own.
+LOADER_OF_TRAINER = {
+    "num_workers": "dataloader_num_workers",
+    "persistent_workers": "dataloader_persistent_workers",
+    "pin_memory": "dataloader_pin_memory",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "drop_last": "dataloader_drop_last",
+    "batch_size": "per_device_train_batch_size",
+}
+# And the one with which it evaluates.
+LOADER_OF_EVALUATION = {**LOADER_OF_TRAINER, "batch_size": "per_device_eval_batch_size"}

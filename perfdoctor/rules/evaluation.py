@@ -18,7 +18,7 @@ def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
     bearable, loop = thresholds.REPORTED_SHARE, case.loop
     yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=bearable, loop=loop)
     yield advise("evaluation.subset", times=times, loop=loop)
-    larger = advise("evaluation.larger_batches", loader=case.may_have_loader, loop=loop)
+    larger = advise("evaluation.larger_batches", loader=case.may_have_loader)
     yield replace(larger, other_loader=True)
     yield advise("evaluation.inference_mode", line=line)
 

@@ -241,7 +241,6 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         divides=not case.uses_gpu,
         tight=_lacking_memory(case, plan),
         shared=_little_shared_memory(case),
-        loop=case.loop,
     )
     return [replace(advice, other_loader=plan.beside > 0)]
 

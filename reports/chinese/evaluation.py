@@ -31,7 +31,7 @@ def subset(*, times: int, loop: str) -> Fix:
     )
 
 
-def larger_batches(*, loader: bool, loop: str) -> Fix:
+def larger_batches(*, loader: bool) -> Fix:
     return fix(
         "评估时用更大的批次",
         "没有梯度就不保留激活，训练一步所用的显存可以放下几倍大的批次，每个样本调用的算子也更少。",

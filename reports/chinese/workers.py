@@ -19,7 +19,6 @@ def more(
     divides: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
-    loop: str,
 ) -> Fix:
     why = f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒"
     if useful < needed and cores is not None:

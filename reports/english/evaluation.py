@@ -45,13 +45,12 @@ def subset(*, times: int, loop: str) -> Fix:
     )
 
 
-def larger_batches(*, loader: bool, loop: str) -> Fix:
-    given = "TrainingArguments(..., per_device_eval_batch_size=2 * per_device_eval_batch_size)"
+def larger_batches(*, loader: bool) -> Fix:
     return Fix(
         "Evaluate in larger batches",
         "Without gradients no activations are kept, so the memory of a training step holds several times the batch, "
         "and fewer operators are called per sample.",
-        given if loop == "transformers" else twice_the_batch(loader),
+        twice_the_batch(loader),
     )
 
 

@@ -29,7 +29,6 @@ def more(
     divides: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
-    loop: str,
 ) -> Fix:
     why = f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s"
     if useful < needed and cores is not None:
@@ -39,10 +38,7 @@ def more(
         why += f": with {counted(needed, 'worker')} the trainer would not wait"
     why += f". It has {now or 'none'}"
     why += f" in this loader, the {beside} there are serve another" if beside else ""
-    if loop == "transformers":
-        change = f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
-    else:
-        change = f"DataLoader(..., {_options(useful, pin=pin)})"
+    change = f"DataLoader(..., {_options(useful, pin=pin)})"
     if threads is None and divides and cores is None:
         fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
         change += f"\ntorch.set_num_threads({fewer})  # leaves the workers their cores"

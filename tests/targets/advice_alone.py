@@ -32,6 +32,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from perfdoctor.knowledge.frames import CELLS
+from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER
 from tests.advice.printed import advice
 
 CHECKS: dict[str, Callable[[], None]] = {}
@@ -916,9 +917,10 @@ def lightnings_trainer_takes_what_it_is_told() -> None:
 def transformers_arguments_are_what_they_are_told() -> None:
     arguments = package("transformers").TrainingArguments
     accumulates = advice("communication.fewer_rounds", way="transformers")
-    workers = advice("workers.more", loop="transformers", threads=None, divides=False, shared=None, now=2)
+    loaders = {*LOADER_OF_TRAINER.values(), *LOADER_OF_EVALUATION.values()}
+    loader = f"TrainingArguments(..., {', '.join(f'{name}=2' for name in sorted(loaders))})"
     precision = [advice(f"gpu.{kind}", loop="transformers") for kind in ("bfloat16", "float16")]
-    assert takes(arguments, accumulates, workers, *precision, advice("optimizer.fused", trainer=True, update="Adam"))
+    assert takes(arguments, accumulates, loader, *precision, advice("optimizer.fused", trainer=True, update="Adam"))
 
 
 @check

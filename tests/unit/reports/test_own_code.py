@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.diagnosis import OwnCall, OwnCode, advise
-from perfdoctor.knowledge.libraries import SAME_ARGUMENTS
+from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER, SAME_ARGUMENTS
 from perfdoctor.reports.own_code import in_own_code
 from perfdoctor.reports.wording import worded_fix
 
@@ -85,6 +85,34 @@ def test_the_jobs_own_call_with_the_new_arguments(own: str, advised: str, shown:
 )
 def test_what_does_not_fit_stays_as_it_is(own: str, advised: str) -> None:
     assert in_own_code(advised, of_loader(own)) == advised
+
+
+@pytest.mark.parametrize(
+    ("advised", "shown"),
+    [
+        (
+            "DataLoader(..., num_workers=2, persistent_workers=True)  # two",
+            "TrainingArguments(..., dataloader_num_workers=2, dataloader_persistent_workers=True)  # two",
+        ),
+        (
+            "loader = DataLoader(..., batch_size=2 * batch_size)",
+            "TrainingArguments(..., per_device_eval_batch_size=2 * per_device_eval_batch_size)",
+        ),
+        ("DataLoader(..., sampler=longer)", "DataLoader(..., sampler=longer)"),
+        ("DataLoader(data, num_workers=2)", "DataLoader(data, num_workers=2)"),
+        ("torch.set_num_threads(2)", "torch.set_num_threads(2)"),
+    ],
+)
+def test_a_trainer_that_makes_its_loaders_takes_their_arguments(advised: str, shown: str) -> None:
+    assert in_own_code(advised, OwnCode(loader_arguments=LOADER_OF_EVALUATION)) == shown
+
+
+def test_the_arguments_of_a_trainer_are_put_into_its_own_call() -> None:
+    names = next(names for names in SAME_ARGUMENTS if "TrainingArguments" in names)
+    call = OwnCall("train.py", 3, "args = TrainingArguments(out, per_device_train_batch_size=8)", names)
+    own = OwnCode((call,), loader_arguments=LOADER_OF_TRAINER)
+    shown = in_own_code("DataLoader(..., batch_size=2 * batch_size)", own)
+    assert shown == "# train.py:3\nargs = TrainingArguments(out, per_device_train_batch_size=2 * 8)"
 
 
 def test_comments_and_other_lines_stay() -> None:

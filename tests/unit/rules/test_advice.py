@@ -358,7 +358,7 @@ def test_trainers_that_share_a_lock_are_told_to_hold_it_for_the_update_only() ->
         ("lightning", "check_val_every_n_epoch={}", "limit_val_batches=0.0", "batch_size=2 * batch_size"),
         (
             "transformers", "eval_steps={} * eval_steps", "eval_dataset.select(range(0, len(eval_dataset), {}))",
-            "per_device_eval_batch_size=2 * per_device_eval_batch_size",
+            "batch_size=2 * batch_size",
         ),
     ],
 )  # fmt: skip

@@ -70,6 +70,7 @@ _STATX_SIZE, _STATX_MODE = 256, 28  # of struct statx, and where its stx_mode li
 _POLLFD = struct.Struct("ihh")
 _TIME = struct.Struct("qq")  # struct timespec, struct timeval
 _TIMER_ABSTIME = 1
+_P_PID = 1  # of waitid
 # Calls that wait for descriptors, or only for some time: nanoseconds in the smaller unit of that time.
 _MAY_SLEEP = {"select": 1_000, "pselect6": 1}
 _LONGEST_PATH = 512
@@ -77,6 +78,19 @@ _POLLED = 4  # descriptors of one poll that are looked at
 _WATCHED = 8  # and of one epoll set
 # How the kernel's names of protocols begin (``struct proto``): TCPv6, UDPv6 and UNIX-STREAM are among them.
 _PROTOCOLS = {b"TCP": "socket:tcp", b"MPTCP": "socket:tcp", b"UDP": "socket:udp", b"UNIX": "socket:unix"}
+
+
+def awaited_child(call: str, arguments: list[int]) -> int | None:
+    """The child for the end of which a call waits; None of other calls, and of one that waits for any child.
+
+    Args:
+        call: the system call's name.
+        arguments: as the kernel reports them.
+    """
+    if call == "waitid":
+        return arguments[1] if arguments[0] == _P_PID else None
+    pid = ctypes.c_int32(arguments[0]).value if call == "wait4" else 0
+    return pid if pid > 0 else None  # any child, or one of a process group
 
 
 class Descriptors:

@@ -20,14 +20,15 @@ class Watched:
     Args:
         pids: its processes.
         torch: whether they are watched as closely as those with torch.
+        forked: those of them that were forked from another one.
 
     Attributes:
         members: its processes; a test may change them.
     """
 
-    def __init__(self, *pids: int, torch: bool = False) -> None:
+    def __init__(self, *pids: int, torch: bool = False, forked: Sequence[int] = ()) -> None:
         self.members: Sequence[int] = pids
-        self._torch = torch
+        self._torch, self._forked = torch, tuple(forked)
 
     def pids(self) -> tuple[int, ...]:
         return tuple(self.members)
@@ -36,7 +37,7 @@ class Watched:
         return self.pids() if self._torch else ()
 
     def forked_pids(self) -> tuple[int, ...]:
-        return ()
+        return self._forked
 
     def parent_of(self, pid: int) -> int | None:
         return None

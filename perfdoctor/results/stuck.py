@@ -92,11 +92,12 @@ class Stuck:
     Attributes:
         kind: what holds it up, one of ``KINDS``.
         rank: the rank that holds the others up; None where it is no single one, or the job has one rank only.
-        ranks: all ranks that hold others up, are missing, or were not watched.
+        ranks: all ranks that hold the others up, are missing, or were not watched.
         since_s: for how long nothing moved, at least: that is how long it was seen.
         confidence: 0 to 1, judged by the kind.
-        chain: from the rank that holds the others up to whoever does not wait for anybody of the job.
-        waiting: the ranks that wait for it, and others that stand elsewhere.
+        chain: from the rank that holds the others up to whoever does not wait for anybody of the job; of several ranks
+            one after the other.
+        waiting: the ranks that wait for these, and others that stand elsewhere.
         summary: one sentence.
         next_move: what to do.
         refuted_by: what would prove it wrong.

@@ -33,8 +33,20 @@ COLLECTIVE, RENDEZVOUS_OF_RANKS, LOADER = "collective", "rendezvous", "loader"
 FOR_RANKS = (COLLECTIVE, RENDEZVOUS_OF_RANKS, kinds.GPU_WAIT)
 # What an exception's handler, or the interpreter's exit, does not tell more of.
 _TOLD = (*FOR_RANKS, LOADER, kinds.STOPPED, kinds.DEBUGGER)
+# What only somebody outside of the job can end: whoever has stopped it, debugs it, or is to type.
+ENDLESS = (kinds.STOPPED, kinds.DEBUGGER, kinds.TERMINAL)
+# Whom to name first where several hold the others up: what is surest.
+_SUREST = (
+    kinds.STOPPED, kinds.DEBUGGER, kinds.TERMINAL, kinds.EXCEPTION, kinds.EXIT, kinds.FILE_LOCK, kinds.GIL, kinds.LOCK,
+    kinds.STORAGE, kinds.PIPE, kinds.SOCKET, kinds.CHILD, LOADER, kinds.SLEEP, kinds.LOOP,
+)  # fmt: skip
 _STOPPED, _TRACED = "T", "t"
 _GIL_ASKED = 20  # instants of a span at which its holder is looked up
+
+
+def place_by_sureness(kind: str) -> int:
+    """How sure it is that who sits in this holds up those that wait for it; 0 is surest."""
+    return _SUREST.index(kind) if kind in _SUREST else len(_SUREST)
 
 
 def sits_in(job: JobTimeline, standing: Standing, span: Span) -> str:
@@ -96,6 +108,12 @@ def _tracer(job: JobTimeline, pid: int) -> str:
     return f"{name} ({number})" if found else ""
 
 
+def _below_own(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """What the innermost code of the job's own has called; torch's ``record`` stands above all of a script's code."""
+    last = max((number for number, frame in enumerate(stack) if is_own(frame)), default=-1)
+    return stack[last + 1 :]
+
+
 def _is_exiting(stack: tuple[Frame, ...]) -> bool:
     """Whether the interpreter is about to end: it waits for threads, or calls what was to be called at exit."""
     if not stack:
@@ -118,7 +136,7 @@ def _debugged(_: JobTimeline, standing: Standing, __: Span) -> str:
 
 def _in_collective(job: JobTimeline, standing: Standing, _: Span) -> str:
     """In a call of torch.distributed, or where DistributedDataParallel waits: in a backward pass without a call."""
-    if any(row.matches(frame) for row in RENDEZVOUS for frame in standing.stack):
+    if any(row.matches(frame) for row in RENDEZVOUS for frame in _below_own(standing.stack)):
         return RENDEZVOUS_OF_RANKS
     if standing.location.detail == "collective":
         return COLLECTIVE

@@ -1,51 +1,70 @@
 """Whether anything moved a process on in a span of time: computing, data, new processes, another place in its code.
 
-Whatever moves counts, in any of its threads: a job in which only one process does a little is slow, and not stuck. What
-does not count: the threads of process groups, which keep connections alive; a process that computes at one place of its
-own code all the time, takes in nothing and keeps nothing (it may be in a loop that never ends); sleeps that are long,
-or that end time and again in vain.
+Whatever moves counts: a job in which only one process does a little is slow, and not stuck. What does not count: the
+threads of process groups, which keep connections alive; a process that computes at one place of its own code all the
+time, takes in nothing and keeps nothing (it may be in a loop that never ends); sleeps that are long, or that end time
+and again in vain. What others get for a process, its threads or those that it has started, is asked for apart: it does
+not bring on whoever waits for somebody else.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import is_import, is_own
 from perfdoctor.knowledge.halts import GETS_DATA, TO_STORAGE
-from perfdoctor.knowledge.threads import AUTOGRAD, COLLECTIVES
-from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.knowledge.threads import AUTOGRAD, COLLECTIVES, ON_SETS
+from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, at_one_place, places, sleeps, wakes
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadSeries
 
-_TRANSFERRED = (
-    "read_call_bytes_total",
-    "write_call_bytes_total",
-    "storage_read_bytes_total",
-    "storage_write_bytes_total",
-)
+_FROM_AND_TO_STORAGE = ("storage_read_bytes_total", "storage_write_bytes_total")
+_BY_CALLS = ("read_call_bytes_total", "write_call_bytes_total")
 _OF_DEVICES = ("read_bytes_total", "written_bytes_total", "server_read_bytes_total", "server_write_bytes_total")
 _SOCKETS = ("socket:tcp", "socket:udp", "socket:unix", "socket:other")
-_WAITS_ON_SETS = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
 
 
 def moves(job: JobTimeline, standing: Standing, span: Span) -> bool:
-    """Whether anything moved a process on in a span.
+    """Whether a process did anything in a span that brings it on.
 
     Args:
         job: the job.
         standing: the process over that span.
         span: from when to when, in ns.
     """
-    signs = (_marks, _sleeps_for_moments, _gets_data, _transfers, _has_started_any)
+    signs = (_marks, _sleeps_for_moments, _gets_data, _uses_storage)
     if any(sign(job, standing, span) for sign in signs):
         return True
     wants_cpu = standing.runnable > thresholds.BUSY_THREAD
     works = wants_cpu or _computes(job, standing.process.pid, span) or _goes_on(job, standing, span)
     # What a worker or another child computes is mostly one function's, whatever it is for.
     return works and not (standing.process.role == "trainer" and _in_vain(job, standing, span))
+
+
+def is_helped(job: JobTimeline, standing: Standing, span: Span) -> bool:
+    """Whether its other threads, or processes that it has started, got something in a span that may bring it on.
+
+    What is read and written by system calls is theirs too: the kernel adds up that of all threads, and of each process
+    that was started and has ended.
+
+    Args:
+        job: the job.
+        standing: the process over that span.
+        span: from when to when, in ns.
+    """
+    pid = standing.process.pid
+    python = job.gil.python_threads(pid)
+    others = (thread for thread in job.threads.besides_main(pid) if thread.tid in python)
+    return (
+        any(_woke_for_data(thread, span) for thread in others)
+        or _transfers(job, pid, _BY_CALLS, span)
+        or _has_started_any(job, pid, span)
+    )
 
 
 def _marks(job: JobTimeline, standing: Standing, span: Span) -> bool:
@@ -105,8 +124,8 @@ def _peak(thread: ThreadSeries, span: Span) -> float:
     """The most cores that a thread used in any second of a span."""
     if not thread.wanted_cpu:
         return 0.0
-    seconds = ((start, min(start + NS_PER_S, span[1])) for start in range(*span, NS_PER_S))
-    return max((thread.use(*second)[0] for second in seconds), default=0.0)
+    each = ((start, min(start + NS_PER_S, span[1])) for start in range(*span, NS_PER_S))
+    return max((thread.use(*second)[0] for second in each), default=0.0)
 
 
 def _keeps_connections(thread: ThreadSeries) -> bool:
@@ -119,17 +138,22 @@ def _goes_on(job: JobTimeline, standing: Standing, span: Span) -> bool:
     return bool(found) and not at_one_place(found)
 
 
-def _transfers(job: JobTimeline, standing: Standing, span: Span) -> bool:
-    """Whether it reads or writes, or what it waits for is on its way to or from a device."""
-    most = thresholds.MOVING_BYTES_PER_S * (span[1] - span[0]) / NS_PER_S
-    subject = f"pid:{standing.process.pid}"
-    if any(job.counters.growth(subject, name, *span) > most for name in _TRANSFERRED):
+def _transfers(job: JobTimeline, pid: int, counters: Iterable[str], span: Span) -> bool:
+    """Whether more was read or written than heartbeats are, by some counters of a process."""
+    most = thresholds.MOVING_BYTES_PER_S * seconds(span[1] - span[0])
+    return any(job.counters.growth(f"pid:{pid}", name, *span) > most for name in counters)
+
+
+def _uses_storage(job: JobTimeline, standing: Standing, span: Span) -> bool:
+    """Whether it reads from storage or writes there, or what it waits for is on its way to or from a device."""
+    if _transfers(job, standing.process.pid, _FROM_AND_TO_STORAGE, span):
         return True
     # What waits for storage is woken by each piece of it, but for writes that others carry out in its name.
     if standing.state == "D" and standing.wakes:
         return True
     if standing.call not in TO_STORAGE or not standing.target.startswith("file:"):
         return False
+    most = thresholds.MOVING_BYTES_PER_S * seconds(span[1] - span[0])
     device = _device_of(job, standing.target)
     devices = [(subject, name) for name in _OF_DEVICES for subject in job.counters.subjects(name)]
     return any(
@@ -151,9 +175,8 @@ def _device_of(job: JobTimeline, target: str) -> str | None:
     return f"device:{device}" if device else mount if job.counters.get(mount, "server_read_bytes_total") else ""
 
 
-def _has_started_any(job: JobTimeline, standing: Standing, span: Span) -> bool:
+def _has_started_any(job: JobTimeline, pid: int, span: Span) -> bool:
     """Whether processes that it has started began or ended in a span."""
-    pid = standing.process.pid
     for child in job.processes.by_pid.values():
         times = (child.started_ns, child.ended_ns or 0)
         if child.parent_pid == pid and not child.channel and any(span[0] <= time < span[1] for time in times):
@@ -162,16 +185,10 @@ def _has_started_any(job: JobTimeline, standing: Standing, span: Span) -> bool:
 
 
 def _gets_data(job: JobTimeline, standing: Standing, span: Span) -> bool:
-    """Whether a thread that waits for data without a time limit woke up: then there was some."""
-    on_sockets = standing.call in _WAITS_ON_SETS and standing.target in _SOCKETS
-    if (standing.call in GETS_DATA or on_sockets) and standing.location.detail != "collective" and standing.wakes:
-        return True
-    python = job.gil.python_threads(standing.process.pid)
-    return any(
-        _woke_for_data(thread, span)
-        for thread in job.threads.besides_main(standing.process.pid)
-        if thread.tid in python
-    )
+    """Whether a main thread that waits for data without a time limit woke up: then there was some."""
+    on_sockets = standing.call in ON_SETS and standing.target in _SOCKETS
+    waits = (standing.call in GETS_DATA or on_sockets) and standing.location.detail != "collective"
+    return waits and bool(standing.wakes)
 
 
 def _woke_for_data(thread: ThreadSeries, span: Span) -> bool:

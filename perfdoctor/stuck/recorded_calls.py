@@ -10,7 +10,6 @@ from math import inf
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.flight_recorder import ALL_RANKS
-from perfdoctor.messages import say
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.schema import FlightDump
 from perfdoctor.results import stuck as kinds
@@ -18,6 +17,7 @@ from perfdoctor.results.stuck import Halt, Stuck
 from perfdoctor.stuck.collectives import compare
 from perfdoctor.stuck.dumps import CollectiveCall, Dump, DumpError, read_dump
 from perfdoctor.stuck.halts import COLLECTIVE
+from perfdoctor.stuck.verdict import verdict
 
 _UNNAMED = ("", "undefined")
 
@@ -62,19 +62,13 @@ def judge_dumps(dumps: Mapping[int, Dump]) -> Stuck | None:
     halts = {rank: _halt(dump) for rank, dump in dumps.items()}
     chain = tuple(halts[rank] for rank in found.ranks if rank in halts)
     waiting = tuple(halt for halt in halts.values() if halt not in chain)
-    rank = found.ranks[0] if len(found.ranks) == 1 and found.kind != kinds.UNWATCHED_RANK else None
-    summary = say("stuck.summary", kind=found.kind, chain=chain, waiting=waiting, ranks=found.ranks, since_s=open_s)
-    return Stuck(
-        kind=found.kind,
-        rank=rank,
-        ranks=found.ranks,
+    return verdict(
+        found.kind,
+        found.ranks,
+        chain,
+        waiting,
         since_s=open_s,
         confidence=float(thresholds.CONFIDENCE_NO_END_SEEN if timed_out else thresholds.CONFIDENCE_MAY_END),
-        chain=chain,
-        waiting=waiting,
-        summary=summary,
-        next_move=say("stuck.next_move", kind=found.kind, pid=0, host=""),
-        refuted_by=say("stuck.refuted_by", kind=found.kind),
     )
 
 

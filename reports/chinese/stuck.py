@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perfdoctor.reports.shared_words import first_ranks
+from perfdoctor.reports.shared_words import alike, by_host, first_ranks, for_each, in_common
 from perfdoctor.results.stuck import Halt
 
 TITLES = {
@@ -29,22 +29,22 @@ TITLES = {
     "network": "集合通信一直没有完成",
 }
 NEXT = {
-    "stopped": "用 `kill -CONT {pid}` 可以让它继续运行。",
+    "stopped": "让被暂停的进程继续运行：`kill -CONT {pids}`。",
     "debugger": "让调试器继续或者脱离；没有终端时运行的代码里不要留断点。",
     "terminal": "在它的终端上回答，或者换一种不需要询问的启动方式。",
     "exception": "在该 rank 的日志中查看这个异常。让异常处理结束进程：`torchrun` 随后会结束其他 rank。",
-    "exit": "结束该进程：`kill {pid}`。线程应设为 daemon，atexit 里的等待应设上限。",
-    "lock": "`py-spy dump --pid {pid}` 可以显示该进程的所有线程。"
+    "exit": "结束停在那里的进程：`kill {pids}`。线程应设为 daemon，atexit 里的等待应设上限。",
+    "lock": "查看该进程的所有线程在做什么：{dumps}。"
     "不要在有线程持锁时 fork 子进程：启动方式请用 spawn。给等待加上超时。",
     "file_lock": "如果占锁的进程是残留的，就结束它，或者删除锁文件。",
     "gil": "调用那个函数时不要占着 GIL（用 ctypes.CDLL 而不是 PyDLL，或 Py_BEGIN_ALLOW_THREADS）。",
     "pipe": "查看另一端的进程。要读取子进程的标准输出和标准错误，或者把它们写到文件。",
     "socket": "查看服务器，并给请求加上超时。",
-    "storage": "`cat /proc/{pid}/stack` 显示内核停在哪里，`dmesg` 显示设备或服务器的情况。",
+    "storage": "`cat {stacks}` 显示内核停在哪里，`dmesg` 显示设备或服务器的情况。",
     "child_process": "查看子进程，并给等待加上超时。",
     "sleep": "查看它在等什么，并限制尝试的次数。",
-    "loop": "再观测更长时间。`py-spy dump --locals --pid {pid}` 可以显示它的变量是否在变化。",
-    "unknown": "`py-spy dump --pid {pid}` 可以显示该进程的所有线程。",
+    "loop": "再观测更长时间。查看变量是否在变化：{dumps_of_variables}。",
+    "unknown": "查看该进程的所有线程在做什么：{dumps}。",
     "collective_mismatch": "让所有 rank 按同样的顺序调用同样的集合通信：不要把集合通信放在随 rank 而不同的条件里，"
     "各 rank 的批次数也要相同（`DistributedSampler`、`Join`）。",
     "missing_rank": "查看该 rank 为什么结束或者没有启动：它的日志、`dmesg`（内存不足）、启动器。然后重新启动作业。",
@@ -97,7 +97,7 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         )
     if kind == "network":
         return f"作业{is_stuck}：{_waits((*chain, *waiting))}，但一直没有完成。"
-    chained = "；".join(f"{_who(halt, several=several)}{_sits(halt)}" for halt in chain)
+    chained = "；".join(f"{_who(halts, several=several)}{_sits(in_common(halts))}" for halts in alike(chain))
     text = f"作业{is_stuck}：{chained}。"
     return f"{text}{_waits(waiting)}。" if waiting else text
 
@@ -111,7 +111,7 @@ def _unseen(kind: str, waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
 
 
 def who(*, halt: Halt, several: bool) -> str:
-    return _who(halt, several=several)
+    return _who((halt,), several=several)
 
 
 def where(*, halt: Halt) -> str:
@@ -125,21 +125,42 @@ def no_call_open(*, open_s: float) -> str:
     return "在这些转储里没有看到卡住：其中的集合通信都已完成。"
 
 
-def next_move(*, kind: str, pid: int, host: str) -> str:
-    return (f"在 {host} 上：" if host else "") + NEXT[kind].format(pid=pid)
+def next_move(*, kind: str, ends: Sequence[Halt]) -> str:
+    hosts: dict[str, list[str]] = {}
+    for host, pids in by_host(ends).items():
+        text = NEXT[kind].format(
+            pids=" ".join(map(str, pids)),
+            stacks=" ".join(f"/proc/{pid}/stack" for pid in pids),
+            dumps=for_each("py-spy dump --pid {}", pids, "、"),
+            dumps_of_variables=for_each("py-spy dump --locals --pid {}", pids, "、"),
+        )
+        hosts.setdefault(text, []).append(host)
+    return "".join(f"在 {'、'.join(on)} 上：{text}" if any(on) else text for text, on in hosts.items()) or NEXT[kind]
 
 
 def refuted_by(*, kind: str) -> str:
     return REFUTED.get(kind, REFUTED_ELSE)
 
 
-def _who(halt: Halt, *, several: bool) -> str:
-    on = f"{halt.host} 上的" if halt.host else ""
-    if not halt.own:
-        return f"它的{on}进程 {halt.pid}（{halt.name}）"
-    if not halt.pid:
-        return f"rank {halt.rank}"
-    return f"rank {halt.rank}（{on}进程 {halt.pid}）" if several else f"{on}进程 {halt.pid}"
+def _who(halts: Sequence[Halt], *, several: bool) -> str:
+    """A process, or each of several that are alike."""
+    first = halts[0]
+    on = f"{first.host} 上的" if first.host else ""
+    if len(halts) > 1 and first.own:
+        listed = _processes(halts)
+        return f"{_ranks([halt.rank or 0 for halt in halts])}{f'（{listed}）' if listed else ' '}都"
+    if len(halts) > 1:
+        return f"它们的{_processes(halts)}（{first.name}）都"
+    if not first.own:
+        return f"它的{on}进程 {first.pid}（{first.name}）"
+    if not first.pid:
+        return f"rank {first.rank}"
+    return f"rank {first.rank}（{on}进程 {first.pid}）" if several else f"{on}进程 {first.pid}"
+
+
+def _processes(halts: Sequence[Halt]) -> str:
+    hosts = [(first_ranks(pids, "、", "……"), host) for host, pids in by_host(halts).items()]
+    return "、".join(f"{host} 上的进程 {pids}" if host else f"进程 {pids}" for pids, host in hosts)
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -185,11 +206,11 @@ def _doing(halt: Halt) -> str:
         case "debugger":
             return f"停在调试器里{_others(halt, '（{}）')}"
         case "terminal":
-            return f"在等人在终端 {path} 上输入"
+            return f"在等人在终端{f' {path} ' if path else ''}上输入"
         case "exception":
             return f"在处理 {halt.handling} 异常时停住{f'（{halt.call}）' if halt.call else ''}"
         case "file_lock":
-            return f"在等文件 {path} 的锁{_others(halt, '，占锁的是 {}')}"
+            return f"在等文件{f' {path} ' if path else ''}的锁{_others(halt, '，占锁的是 {}')}"
         case "pipe" if halt.call in ("write", "writev", "sendfile"):
             return f"在向没有人读的管道{_named(path)}写数据{_others(halt, '；另一端：{}')}"
         case "pipe":
@@ -199,7 +220,8 @@ def _doing(halt: Halt) -> str:
         case "socket":
             return f"在等网络连接，但没有数据到来{_others(halt, '；另一端：{}')}"
         case "storage":
-            return f"停在 {halt.call or '内核'} 中，等待文件 {path or '（映射的文件）'}"
+            mapped = "它映射的某个文件" if halt.call == "fault" else "某个文件"
+            return f"停在 {halt.call or '内核'} 中，等待{f'文件 {path}' if path else mapped}"
     return _DOING[halt.kind]
 
 

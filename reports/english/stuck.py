@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perfdoctor.reports.shared_words import first_ranks
+from perfdoctor.reports.shared_words import alike, by_host, first_ranks, for_each, in_common
 from perfdoctor.results.stuck import Halt
 
 TITLES = {
@@ -29,23 +29,23 @@ TITLES = {
     "network": "a collective does not come to an end",
 }
 NEXT = {
-    "stopped": "`kill -CONT {pid}` lets it go on.",
+    "stopped": "Resume what was stopped: `kill -CONT {pids}`.",
     "debugger": "Let the debugger go on or detach it; take breakpoints out of what runs without a terminal.",
     "terminal": "Answer it on its terminal, or start the job so that it does not ask.",
     "exception": "Read the rank's log for the exception. Let the handler end the process: `torchrun` then "
     "ends the other ranks.",
-    "exit": "End the process: `kill {pid}`. Let threads be daemons, and bound what atexit waits for.",
-    "lock": "`py-spy dump --pid {pid}` shows all threads of the process. A child must not be forked while a "
-    "thread holds a lock: use the start method spawn. Give waits a timeout.",
+    "exit": "End what waits there: `kill {pids}`. Let threads be daemons, and bound what atexit waits for.",
+    "lock": "See what all threads of the process do: {dumps}. A child must not be forked while a thread holds a lock: "
+    "use the start method spawn. Give waits a timeout.",
     "file_lock": "End whoever holds the lock if it is left over, or remove the lock's file.",
     "gil": "Call that function without the GIL (ctypes.CDLL and not PyDLL, Py_BEGIN_ALLOW_THREADS).",
     "pipe": "Look at the process at the other end. Read standard output and error of children, or send them to a file.",
     "socket": "Look at the server, and give the request a timeout.",
-    "storage": "`cat /proc/{pid}/stack` shows where the kernel waits, `dmesg` what it says of the device or server.",
+    "storage": "`cat {stacks}` shows where the kernel waits, `dmesg` what it says of the device or server.",
     "child_process": "Look at the child, and give the wait a timeout.",
     "sleep": "Look at what it waits for, and bound how often it tries.",
-    "loop": "Watch again for longer. `py-spy dump --locals --pid {pid}` shows whether its variables change.",
-    "unknown": "`py-spy dump --pid {pid}` shows all threads of the process.",
+    "loop": "Watch again for longer. See whether variables change: {dumps_of_variables}.",
+    "unknown": "See what all threads of the process do: {dumps}.",
     "collective_mismatch": "Let all ranks call the same collectives in the same order: no collective below a "
     "condition that differs by rank, and the same number of batches for each (`DistributedSampler`, `Join`).",
     "missing_rank": "Look for why that rank has ended or never came: its log, `dmesg` (out of memory), the launcher. "
@@ -103,7 +103,7 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         )
     if kind == "network":
         return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and it does not come to an end."
-    chained = "; ".join(f"{_who(halt, several=several)} {_sits(halt)}" for halt in chain)
+    chained = "; ".join(f"{_who(halts, several=several)} {_sits(in_common(halts))}" for halts in alike(chain))
     text = f"This job {is_stuck}: {chained}."
     return f"{text} {_first_upper(_waits(waiting))}." if waiting else text
 
@@ -119,7 +119,7 @@ def _unseen(kind: str, waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
 
 
 def who(*, halt: Halt, several: bool) -> str:
-    return _first_upper(_who(halt, several=several))
+    return _first_upper(_who((halt,), several=several))
 
 
 def where(*, halt: Halt) -> str:
@@ -133,8 +133,17 @@ def no_call_open(*, open_s: float) -> str:
     return "No hang is seen in these dumps: every collective in them has ended."
 
 
-def next_move(*, kind: str, pid: int, host: str) -> str:
-    return (f"On {host}: " if host else "") + NEXT[kind].format(pid=pid)
+def next_move(*, kind: str, ends: Sequence[Halt]) -> str:
+    hosts: dict[str, list[str]] = {}
+    for host, pids in by_host(ends).items():
+        text = NEXT[kind].format(
+            pids=" ".join(map(str, pids)),
+            stacks=" ".join(f"/proc/{pid}/stack" for pid in pids),
+            dumps=for_each("py-spy dump --pid {}", pids, ", "),
+            dumps_of_variables=for_each("py-spy dump --locals --pid {}", pids, ", "),
+        )
+        hosts.setdefault(text, []).append(host)
+    return " ".join(f"On {', '.join(on)}: {text}" if any(on) else text for text, on in hosts.items()) or NEXT[kind]
 
 
 def refuted_by(*, kind: str) -> str:
@@ -145,13 +154,26 @@ def _first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _who(halt: Halt, *, several: bool) -> str:
-    on = f" on {halt.host}" if halt.host else ""
-    if not halt.own:
-        return f"its process {halt.pid} ({halt.name}){on}"
-    if not halt.pid:
-        return f"rank {halt.rank}"
-    return f"rank {halt.rank} (process {halt.pid}{on})" if several else f"process {halt.pid}{on}"
+def _who(halts: Sequence[Halt], *, several: bool) -> str:
+    """A process, or each of several that are alike."""
+    first = halts[0]
+    on = f" on {first.host}" if first.host else ""
+    if len(halts) > 1 and first.own:
+        listed = _processes(halts)
+        return f"each of {_ranks([halt.rank or 0 for halt in halts])}{f' ({listed})' if listed else ''}"
+    if len(halts) > 1:
+        return f"each of their {_processes(halts)} ({first.name})"
+    if not first.own:
+        return f"its process {first.pid} ({first.name}){on}"
+    if not first.pid:
+        return f"rank {first.rank}"
+    return f"rank {first.rank} (process {first.pid}{on})" if several else f"process {first.pid}{on}"
+
+
+def _processes(halts: Sequence[Halt]) -> str:
+    hosts = [(first_ranks(pids, ", ", " …"), host) for host, pids in by_host(halts).items()]
+    listed = " and ".join(f"{pids} on {host}" if host else pids for pids, host in hosts)
+    return f"processes {listed}" if listed else ""
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -200,11 +222,13 @@ def _doing(halt: Halt) -> str:
         case "debugger":
             return f"is held by a debugger{_others(halt, ', {}')}"
         case "terminal":
-            return f"waits for somebody to type on the terminal {path}"
+            return f"waits for somebody to type on the terminal {path}".rstrip()
         case "exception":
             return f"is in the handler of a {halt.handling} and waits there{f' ({halt.call})' if halt.call else ''}"
         case "file_lock":
-            return f"waits for the lock of the file {path}{_others(halt, ', which {} holds')}"
+            return (
+                f"waits for the lock of {f'the file {path}' if path else 'a file'}{_others(halt, ', which {} holds')}"
+            )
         case "pipe" if halt.call in ("write", "writev", "sendfile"):
             return f"writes into a pipe{_named(path)} that nobody reads{_others(halt, '; its other end: {}')}"
         case "pipe":
@@ -214,7 +238,8 @@ def _doing(halt: Halt) -> str:
         case "socket":
             return f"waits on a connection over which nothing comes{_others(halt, '; its other end: {}')}"
         case "storage":
-            return f"waits in {halt.call or 'the kernel'} for the file {path or 'that it has mapped'}"
+            mapped = "a file that it has mapped" if halt.call == "fault" else "a file"
+            return f"waits in {halt.call or 'the kernel'} for {f'the file {path}' if path else mapped}"
     return _DOING[halt.kind]
 
 

@@ -359,7 +359,7 @@ def stuck() -> Diagnosis:
         collective="all_reduce",
     )
     summary = say("stuck.summary", kind="lock", chain=(at,), waiting=(other,), ranks=(1,), since_s=12.0)
-    next_move = say("stuck.next_move", kind="lock", pid=43, host="")
+    next_move = say("stuck.next_move", kind="lock", ends=(at,))
     return replace(
         undecided(),
         verdict=replace(undecided().verdict, straggler_rank=1, summary=summary),

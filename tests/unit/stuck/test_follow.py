@@ -1,79 +1,30 @@
-"""Jobs in which nothing moves, made by hand: who holds them up, and in what; and jobs that move a little."""
+"""Jobs in which nothing moves, made by hand: who holds them up, and in what."""
 
-import json
 import zlib
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import (
-    TRACED_BY,
-    Fact,
-    FlightDump,
-    ProcessSeen,
-    Sample,
-    ThreadSample,
-    ThreadSeen,
-    WaitSeen,
-)
+from perfdoctor.recording.schema import TRACED_BY, Fact, FlightDump, Sample
+from perfdoctor.reports.wording import worded
 from perfdoctor.results import stuck as kinds
-from perfdoctor.results.stuck import Stuck
-from perfdoctor.stuck.follow import find_stuck
 from tests.builders import flight_dumps, jobs
-from tests.builders.jobs import OWN, SECONDS, START
-
-C10D = "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
-LOADER = "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
-LOCK = Frame("/home/me/train.py", "fill", 60)
-MAIN = Frame("/home/me/train.py", "<module>", 1)
-TRAIN = Frame("/home/me/train.py", "main", 40)
-
-
-def in_call(function: str, line: int = 40) -> tuple[Frame, ...]:
-    return MAIN, Frame("/home/me/train.py", "main", line), Frame(C10D, function, 3000)
-
-
-def rank(
-    number: int, *stacks: tuple[Frame, ...], world: int = 2, states: str = "S", call: str | None = "futex", **how: Any
-) -> list[Sample]:
-    """A rank whose main thread sleeps in one call, at one place."""
-    pid = 10 + number
-    variables = {"RANK": str(number), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1"} if world > 1 else {}
-    seen = jobs.process(pid, parent=5 if world > 1 else 1, **variables)
-    return [
-        *seen,
-        *jobs.thread(pid, pid, states, call=call, **{"switches": 0.0, **how}),
-        *jobs.stacks(pid, *(stacks or ((MAIN, LOCK),))),
-    ]
-
-
-def waits_in(
-    pid: int, call: str, others: object = None, *, ends_s: float | None = None, handling: str = ""
-) -> WaitSeen:
-    ends_ns = None if ends_s is None else jobs.at(ends_s)
-    return WaitSeen(START + NS_PER_S, pid, call, 3, "", json.dumps(others), ends_ns, handling)
-
-
-def found(*samples: Iterable[Sample] | Sample) -> Stuck | None:
-    every: list[Sample] = []
-    for one in samples:
-        every += [one] if isinstance(one, tuple) and hasattr(one, "_fields") else list(one)  # type: ignore[list-item,arg-type]
-    return find_stuck({"": jobs.timeline(every)})
-
-
-def launcher() -> list[Sample]:
-    return [
-        *jobs.process(5, uses_torch=False),
-        *jobs.thread(5, 5, "S", call="wait4", switches=0.0),
-    ]
-
-
-def named(stuck: Stuck | None) -> tuple[str, int | None]:
-    assert stuck is not None
-    return stuck.kind, stuck.rank
+from tests.builders.jobs import SECONDS, START
+from tests.builders.still_jobs import (
+    FOR_BATCH,
+    LOCK,
+    MAIN,
+    TRAIN,
+    found,
+    in_call,
+    launcher,
+    named,
+    program,
+    rank,
+    waits_in,
+    worker,
+)
 
 
 def test_a_rank_in_a_lock_holds_up_the_one_in_the_collective() -> None:
@@ -138,16 +89,8 @@ def test_a_thread_that_keeps_the_gil_is_named() -> None:
     assert named(found(launcher(), rank(0, in_call("all_reduce")), rank(1), holder, jobs.gil(11, 99))) == (kinds.GIL, 1)
 
 
-def worker(pid: int, *, states: str = "S", stack: tuple[Frame, ...] = (MAIN, LOCK)) -> list[Sample]:
-    return [
-        *jobs.process(pid, parent=11, forked=True),
-        *jobs.thread(pid, pid, states, name="pt_data_worker", switches=0.0),
-        *jobs.stacks(pid, stack),
-    ]
-
-
 def test_a_wait_for_a_batch_is_followed_to_the_worker() -> None:
-    waiting = rank(1, (MAIN, TRAIN, Frame(LOADER, "_try_get_data", 1275)), call="poll", target="pipe")
+    waiting = rank(1, FOR_BATCH, call="poll", target="pipe")
     ranks = (launcher(), rank(0, in_call("all_reduce")), waiting)
     assert named(found(*ranks, worker(21, states="T"))) == (kinds.STOPPED, 1)
     stuck = found(*ranks, worker(21))
@@ -157,12 +100,9 @@ def test_a_wait_for_a_batch_is_followed_to_the_worker() -> None:
 
 
 def test_a_wait_is_followed_through_a_pipe_to_another_program() -> None:
-    program = [
-        ProcessSeen(START, 31, 11, START, "decoder", False, False, "decoder", "null"),
-        *jobs.thread(31, 31, "S", call="recvfrom", target="socket:tcp", switches=0.0),
-    ]
+    decoder = program(31, 11, name="decoder", call="recvfrom", target="socket:tcp")
     reading = rank(1, call="read", target="pipe")
-    stuck = found(launcher(), rank(0, in_call("all_reduce")), reading, program, waits_in(11, "read", [31]))
+    stuck = found(launcher(), rank(0, in_call("all_reduce")), reading, decoder, waits_in(11, "read", [31]))
     assert named(stuck) == (kinds.PIPE, 1)
     assert stuck is not None
     assert [(halt.name, halt.kind) for halt in stuck.chain] == [("python", kinds.PIPE), ("decoder", kinds.SOCKET)]
@@ -174,6 +114,73 @@ def test_nobody_at_the_other_end_is_surer_than_somebody() -> None:
     assert nobody is not None
     assert somebody is not None
     assert nobody.confidence > somebody.confidence
+
+
+# --- several ranks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "next_move"),
+    [
+        ({"states": "T", "call": None}, kinds.STOPPED, "`kill -CONT 11 12`"),
+        ({"states": "D", "call": None}, kinds.STORAGE, "`cat /proc/11/stack /proc/12/stack`"),
+        ({}, kinds.LOCK, "`py-spy dump --pid 11`, `py-spy dump --pid 12`"),
+    ],
+)
+def test_of_several_ranks_in_the_same_wait_none_is_blamed_alone(how: dict[str, Any], kind: str, next_move: str) -> None:
+    culprits = (rank(number, world=3, **how) for number in (1, 2))
+    stuck = found(launcher(), rank(0, in_call("all_reduce"), world=3), *culprits)
+    assert named(stuck) == (kind, None)
+    assert stuck is not None
+    assert stuck.ranks == (1, 2)
+    assert [halt.rank for halt in stuck.chain] == [1, 2]
+    assert [halt.rank for halt in stuck.waiting] == [0]
+    summary = str(worded(stuck.summary))
+    assert "each of ranks 1, 2 (processes 11, 12)" in summary
+    assert "elsewhere" not in summary
+    assert next_move in str(worded(stuck.next_move))
+
+
+def test_ranks_whose_workers_wait_alike_are_told_together() -> None:
+    def waits_for_worker(number: int) -> list[Sample]:
+        pid, reading = 20 + number, {"call": "read", "target": f"file:/data/{number}.bin"}
+        child = [
+            *jobs.process(pid, parent=10 + number, forked=True),
+            *jobs.thread(pid, pid, "S", name="pt_data_worker", switches=0.0, **reading),
+            *jobs.stacks(pid, (MAIN, LOCK)),
+        ]
+        return [*rank(number, FOR_BATCH), *child]
+
+    stuck = found(launcher(), waits_for_worker(0), waits_for_worker(1))
+    assert named(stuck) == (kinds.STORAGE, None)
+    assert stuck is not None
+    assert [halt.pid for halt in stuck.chain] == [10, 20, 11, 21]
+    assert "each of their processes 20, 21 (python) waits in read for a file" in str(worded(stuck.summary))
+
+
+def test_the_rank_that_is_surest_to_hold_up_the_others_is_named_alone() -> None:
+    ranks = (rank(number, world=3, **how) for number, how in enumerate(({}, {"states": "T", "call": None}, {})))
+    stuck = found(launcher(), *ranks)
+    assert named(stuck) == (kinds.STOPPED, 1)
+    assert stuck is not None
+    assert stuck.ranks == (1,)
+    assert "Ranks 0, 2 wait elsewhere" in str(worded(stuck.summary))
+
+
+def test_a_rank_that_waits_for_another_one_in_its_own_way_is_no_culprit() -> None:
+    asks = rank(0, call="recvfrom", target="socket:tcp"), waits_in(10, "recvfrom", [11])
+    stuck = found(launcher(), *asks, rank(1, states="T", call=None))
+    assert named(stuck) == (kinds.STOPPED, 1)
+    assert stuck is not None
+    assert [halt.rank for halt in stuck.chain] == [1]
+
+
+def test_how_surely_a_rank_holds_up_the_others_shows_at_the_end_of_its_way() -> None:
+    stuck = found(launcher(), rank(0), rank(1, FOR_BATCH), worker(21, states="T"))
+    assert named(stuck) == (kinds.STOPPED, 1)
+
+
+# --- between ranks ----------------------------------------------------------------------------------------------------
 
 
 def test_the_rank_in_another_collective_is_named() -> None:
@@ -195,81 +202,6 @@ def test_all_in_one_collective_is_the_networks() -> None:
 def test_a_rank_that_is_not_there_is_named() -> None:
     here = [rank(number, in_call("init_process_group"), world=3) for number in (0, 2)]
     assert named(found(launcher(), *here)) == (kinds.MISSING_RANK, 1)
-
-
-# --- what moves ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "moving",
-    [
-        jobs.thread(99, 11, "R", run=0.3),
-        jobs.readings("pid:11", "read_call_bytes_total", *(20_000.0 * second for second in range(11))),
-        jobs.process(31, parent=11, started_s=7.0, uses_torch=False),
-        [*jobs.process(31, parent=11, uses_torch=False), *jobs.thread(31, 31, "R", run=0.9)],
-    ],
-    ids=["a thread computes", "it reads", "it starts programs", "a program that it started computes"],
-)
-def test_whatever_moves_in_the_last_rank_makes_the_job_slow_and_not_stuck(moving: list[Sample]) -> None:
-    ranks = (launcher(), rank(0, in_call("all_reduce")), rank(1))
-    assert found(*ranks) is not None
-    assert found(*ranks, moving) is None
-
-
-def test_who_wakes_for_data_gets_some() -> None:
-    receiving = {"call": "recvfrom", "target": "socket:tcp"}
-    assert found(rank(0, world=1, **receiving)) is not None
-    assert found(rank(0, world=1, switches=1.0, **receiving)) is None
-
-
-def test_a_sleep_that_ends_soon_is_no_hang() -> None:
-    asleep = rank(0, world=1, call="clock_nanosleep")
-    assert found(asleep, waits_in(10, "clock_nanosleep", ends_s=SECONDS + 8)) is None
-    assert named(found(asleep, waits_in(10, "clock_nanosleep", ends_s=9000.0))) == (kinds.SLEEP, None)
-
-
-def test_a_sleep_that_was_stopped_does_not_end() -> None:
-    stopped = [
-        *jobs.process(31, parent=11, uses_torch=False),
-        *jobs.thread(31, 31, "T", call=None, switches=0.0),
-        waits_in(31, "clock_nanosleep", ends_s=SECONDS + 1),
-    ]
-    stuck = found(launcher(), rank(0, in_call("all_reduce")), rank(1, call="wait4"), stopped)
-    assert named(stuck) == (kinds.CHILD, 1)
-    assert stuck is not None
-    assert [halt.kind for halt in stuck.chain] == [kinds.CHILD, kinds.STOPPED]
-
-
-def test_a_message_of_multiprocessing_is_no_batch() -> None:
-    receive = (MAIN, TRAIN, Frame("/usr/lib/python3.11/multiprocessing/connection.py", "_recv", 395))
-    waiting = rank(1, receive, call="read", target="socket:unix")
-    child = [*jobs.process(31, parent=11, forked=True), *jobs.thread(31, 31, "S", call="pause", switches=0.0)]
-    stuck = found(launcher(), rank(0, in_call("all_reduce")), waiting, child, waits_in(11, "read", [11, 31]))
-    assert named(stuck) == (kinds.SOCKET, 1)
-
-
-def test_another_place_in_the_code_is_progress() -> None:
-    assert found(rank(0, (MAIN, LOCK), (MAIN, TRAIN), world=1)) is None
-
-
-def test_a_loop_at_one_place_of_its_own_may_be_endless() -> None:
-    one, other = (MAIN, Frame("/home/me/train.py", "search", 7)), (MAIN, Frame("/home/me/train.py", "search", 8))
-    looping = rank(0, one, other, world=1, states="R", run=1.0)
-    stuck = found(looping)
-    assert named(stuck) == (kinds.LOOP, None)
-    assert stuck is not None
-    assert stuck.confidence <= 0.5
-    native = jobs.code(10, "libopenblas.so", "dgemm_kernel", 500)
-    grows = jobs.readings("pid:10", "rss_bytes", *(1e6 * second for second in range(11)))
-    assert found(looping, native) is None
-    assert found(looping, grows) is None
-    assert found(rank(0, (MAIN, OWN, jobs.MODULE), world=1, states="R", run=1.0)) is None
-
-
-def test_a_job_that_was_watched_briefly_is_not_called_stuck() -> None:
-    brief = [ThreadSeen(START, 10, 10, "python")]
-    brief += [ThreadSample(jobs.at(tick / 50), 10, "S", "futex", "", 0, 0, 0, 0, 0, 0) for tick in range(200)]
-    assert found(jobs.process(10), brief) is None
 
 
 # --- dumps of the Flight Recorder ------------------------------------------------------------------------------------

@@ -346,6 +346,21 @@ def worker_in_pipe() -> None:
         pass
 
 
+def lock_beside_monitors() -> None:
+    """As ``lock_order``, while another rank has a monitor, and a thread of it starts programs now and then."""
+    if RANK == CULPRIT:
+        lock_order()
+    looks = "import os, time\nwhile True: os.getloadavg(); time.sleep(2)"
+    subprocess.Popen([sys.executable, "-c", looks])
+
+    def asks() -> None:
+        while True:
+            subprocess.run(["ps", "aux"], stdout=subprocess.PIPE, check=True)
+            time.sleep(3)
+
+    threading.Thread(target=asks, daemon=True).start()
+
+
 # --- ranks that do not do the same ------------------------------------------------------------------------------------
 
 
@@ -362,6 +377,11 @@ def fewer_batches() -> None:
 def both_receive() -> None:
     """Each rank waits for a message of the other."""
     dist.recv(torch.zeros(64), src=1 - RANK)
+
+
+def all_stopped() -> None:
+    """Whoever has started the job has stopped all of it."""
+    stopped()
 
 
 def other_group() -> None:
@@ -588,6 +608,10 @@ def _sums(_: int) -> int:
     return total
 
 
+# What all ranks do, and not only the last one.
+IN_ALL_RANKS = (lock_beside_monitors, both_receive, other_group, all_stopped)
+
+
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
@@ -611,7 +635,7 @@ def train(name: str) -> None:
     for step in range(STEPS + 1):
         if step == STEPS:
             ready()
-            if RANK == CULPRIT or name in ("both_receive", "other_group"):
+            if RANK == CULPRIT or globals()[name] in IN_ALL_RANKS:
                 silent_fifo() if name == "in_backward" else globals()[name]()
             if name == "gone_rank":
                 dist.PrefixStore("done", dist.distributed_c10d._get_default_store()).wait(["1"])

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from perfdoctor.probes.waits import WaitsProbe
@@ -61,6 +62,16 @@ def test_who_has_the_other_end_of_a_pipe_is_found_and_be_it_the_reader_itself() 
         seen = wait_of(looked_into(waiting.pid))
     assert (seen.call, seen.target) == ("read", "pipe")
     assert json.loads(seen.others) == [waiting.pid]
+
+
+@pytest.mark.parametrize("wait", ["os.waitpid(child.pid, 0)", "os.waitid(os.P_PID, child.pid, os.WEXITED)"])
+def test_for_which_child_a_process_waits_is_found(wait: str) -> None:
+    code = f"import subprocess\nsubprocess.Popen(['sleep', '300'])\nchild = subprocess.Popen(['tail', '-f'])\n{wait}"
+    with job(sys.executable, "-c", READY + code) as waiting:
+        assert until(lambda: any(in_call(waiting.pid, call) for call in ("wait4", "waitid")))
+        seen = wait_of(looked_into(waiting.pid))
+        children = {child.name(): child.pid for child in psutil.Process(waiting.pid).children()}
+    assert json.loads(seen.others) == [children["tail"]]
 
 
 def test_who_traces_a_process_is_named() -> None:

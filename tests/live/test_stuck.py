@@ -29,3 +29,21 @@ def test_a_slow_download_in_one_rank_is_no_hang(tmp_path: Path) -> None:
     with planted("slow_download") as pid:
         answer = perfdoctor("attach", pid, "--duration", "7", "--json", tmp_path / "a.json")
     assert answer.told["stuck"] is None, answer.out
+
+
+def test_what_moves_beside_a_rank_that_waits_hides_no_hang(tmp_path: Path) -> None:
+    with planted("lock_beside_monitors") as pid:
+        answer = perfdoctor("attach", pid, "--duration", "7", "--json", tmp_path / "a.json")
+    stuck = answer.told["stuck"]
+    assert stuck is not None, answer.out
+    assert (stuck["kind"], stuck["rank"]) == ("lock", 1)
+
+
+def test_of_ranks_that_were_all_stopped_none_is_blamed_alone(tmp_path: Path) -> None:
+    with planted("all_stopped") as pid:
+        answer = perfdoctor("attach", pid, "--duration", "4", "--json", tmp_path / "a.json", "--lang", "en")
+    stuck = answer.told["stuck"]
+    assert stuck is not None, answer.out
+    assert (stuck["kind"], stuck["rank"], stuck["ranks"]) == ("stopped", None, [0, 1])
+    pids = " ".join(str(halt["pid"]) for halt in stuck["chain"])
+    assert f"kill -CONT {pids}" in stuck["next_move"]

@@ -18,6 +18,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.other_clock import ClockOffset, on_other_clock
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Sample
+from perfdoctor.reports.wording import worded
 from perfdoctor.results import stuck as kinds
 from tests.builders import jobs
 
@@ -187,6 +188,16 @@ def test_a_rank_that_holds_up_those_on_other_hosts_is_named_with_its_host(hold: 
 def test_whatever_moves_on_one_host_makes_the_job_slow_and_not_stuck(hold: ExitStack) -> None:
     reads = jobs.readings("pid:101", "read_call_bytes_total", *(20_000.0 * second for second in range(11)))
     assert examine_hosts(on_hosts(hold, [still(0, REDUCES), [*still(1, LOCK), *reads]])).stuck is None
+
+
+def test_ranks_that_hang_alike_on_several_hosts_are_told_together_and_looked_at_on_each(hold: ExitStack) -> None:
+    stuck = examine_hosts(on_hosts(hold, [still(0, LOCK), still(1, LOCK)])).stuck
+    assert stuck is not None
+    assert (stuck.kind, stuck.rank, stuck.ranks) == (kinds.LOCK, None, (0, 1))
+    assert "each of ranks 0, 1 (processes 100 on node0 and 101 on node1)" in worded(stuck.summary)
+    told = worded(stuck.next_move)
+    assert told.index("On node0: ") < told.index("`py-spy dump --pid 100`") < told.index("On node1: ")
+    assert told.index("On node1: ") < told.index("`py-spy dump --pid 101`")
 
 
 def test_ranks_of_different_hosts_in_calls_that_do_not_go_together(hold: ExitStack) -> None:

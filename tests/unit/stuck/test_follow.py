@@ -7,6 +7,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import TRACED_BY, Fact, FlightDump, Sample
+from perfdoctor.reports.language import language
 from perfdoctor.reports.wording import worded
 from perfdoctor.results import stuck as kinds
 from tests.builders import flight_dumps, jobs
@@ -135,10 +136,13 @@ def test_of_several_ranks_in_the_same_wait_none_is_blamed_alone(how: dict[str, A
     assert stuck.ranks == (1, 2)
     assert [halt.rank for halt in stuck.chain] == [1, 2]
     assert [halt.rank for halt in stuck.waiting] == [0]
-    summary = str(worded(stuck.summary))
+    summary = worded(stuck.summary)
     assert "each of ranks 1, 2 (processes 11, 12)" in summary
     assert "elsewhere" not in summary
-    assert next_move in str(worded(stuck.next_move))
+    assert next_move in worded(stuck.next_move)
+    with language("zh"):
+        assert "11、12" in worded(stuck.summary)
+        assert next_move.replace(", ", "、") in worded(stuck.next_move)
 
 
 def test_ranks_whose_workers_wait_alike_are_told_together() -> None:
@@ -155,7 +159,7 @@ def test_ranks_whose_workers_wait_alike_are_told_together() -> None:
     assert named(stuck) == (kinds.STORAGE, None)
     assert stuck is not None
     assert [halt.pid for halt in stuck.chain] == [10, 20, 11, 21]
-    assert "each of their processes 20, 21 (python) waits in read for a file" in str(worded(stuck.summary))
+    assert "each of their processes 20, 21 (python) waits in read for a file" in worded(stuck.summary)
 
 
 def test_the_rank_that_is_surest_to_hold_up_the_others_is_named_alone() -> None:
@@ -164,7 +168,7 @@ def test_the_rank_that_is_surest_to_hold_up_the_others_is_named_alone() -> None:
     assert named(stuck) == (kinds.STOPPED, 1)
     assert stuck is not None
     assert stuck.ranks == (1,)
-    assert "Ranks 0, 2 wait elsewhere" in str(worded(stuck.summary))
+    assert "Ranks 0, 2 wait elsewhere" in worded(stuck.summary)
 
 
 def test_a_rank_that_waits_for_another_one_in_its_own_way_is_no_culprit() -> None:

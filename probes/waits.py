@@ -6,7 +6,7 @@ Nothing is stopped or changed.
 
 Where more wait than can be looked into, who may hold the others up comes first. Most of a job that hangs are victims
 and workers without work, and these wait alike: processes that run a program of their own, as ranks do, come before
-those that were forked from one, and of these who waits as nobody else does before the rest.
+those that were forked, and among either, who waits as nobody else does comes before the rest.
 
 A sample costs 30 µs of CPU per process and second, and looking into a wait on a channel 2 ms once, on a host of 100
 processes (Linux 6.18, x86-64).

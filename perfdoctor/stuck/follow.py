@@ -98,7 +98,7 @@ class _Following:
         return self._verdict(
             min(known, key=place_by_sureness),
             tuple(culprits),
-            dict.fromkeys(halt for one in culprits.values() for halt in one),  # who has all of them wait, once
+            dict.fromkeys(halt for one in culprits.values() for halt in one),  # several may wait for one
             (halt for rank, halt in by_rank.items() if rank not in culprits),
             ends=[one[-1] for one in culprits.values()],
         )

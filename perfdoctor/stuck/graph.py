@@ -144,9 +144,9 @@ class WaitGraph:
 
     def _rank_above(self, one: OnHost) -> OnHost:
         """The rank to which a process belongs; itself where it belongs to none."""
-        above = self._hosts[one.host].processes.by_pid.get(one.process.trainer_pid)
-        belongs = one not in self._ranks and above is not None and OnHost(one.host, above) in self._ranks
-        return OnHost(one.host, above) if above is not None and belongs else one
+        above = self._hosts[one.host].processes.by_pid.get(one.process.trainer_pid, one.process)
+        rank = OnHost(one.host, above)
+        return rank if rank in self._ranks and one not in self._ranks else one
 
     def _moves(self, one: OnHost, span: Span) -> bool:
         return moves(self._hosts[one.host], self._read(one, span), span)

@@ -409,6 +409,13 @@ def test_what_the_loop_prepares_itself_is_given_to_workers(
         assert found.predicted_speedup == pytest.approx(1 / (1 - in_loop), rel=0.15)
 
 
+def test_what_an_agent_does_next_is_prepared_by_nobody_ahead() -> None:
+    settings: dict[str, str | float] = {"cores": 16.0, "environments": "together"}
+    case = job(0.0, 0, numbers={"job_cores": 1.0}, trainer={"own_in_loop": 0.4}, settings=settings)
+    found = first(replace(case, shares={CAUSE: 0.4, "cpu.model_compute": 0.6}))
+    assert not any("loader worker" in fix.title for fix in worded_fixes(found))
+
+
 def test_cores_are_said_to_be_short_only_where_they_are() -> None:
     """Otherwise a worker would not help since so little of the input comes from a loader."""
     for cores, said in ((1.0, True), (8.0, False)):

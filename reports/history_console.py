@@ -56,9 +56,10 @@ def _blocks(lines: Sequence[Line]) -> Iterator[RenderableType]:
         tone = "" if isinstance(what, Presence) else "green" if what.what in _GOOD else "yellow"
         at = what.since if isinstance(what, Incident) else what.at
         yield console.indented(f"{date(at)}  {sentence(what)}", 2, tone)
-        if isinstance(what, Incident) and len(what.recordings) == 2:
+        if isinstance(what, Incident) and what.recordings:
             files = " ".join(map(shlex.quote, what.recordings))
-            yield console.indented(f"perfdoctor compare {files}", 23, console.FAINT)
+            command = "compare" if len(what.recordings) == 2 else "report"
+            yield console.indented(f"perfdoctor {command} {files}", 23, console.FAINT)
 
 
 def _happened(lines: Iterable[Line]) -> list[Incident | Presence]:
@@ -97,16 +98,22 @@ def _row(beats: Sequence[Beat], windows: Sequence[Window]) -> tuple[str, ...]:
     lasted_s = sum(beat.lasted_s for beat in beats)
     longer_s = sum(step.longer_s for beat in beats for step in beat.long)
     memory = [beat.readings[JOB_MEMORY] for beat in beats if JOB_MEMORY in beat.readings]
-    causes = Counter(window.cause for window in windows if window.cause is not None)
-    mostly = unseen
-    if causes:
-        cause = causes.most_common(1)[0][0]
-        share = statistics.fmean(window.shares.get(cause, 0.0) for window in windows)
-        mostly = f"{percent(share)} {cause_title(cause)}"
     return (
         f"{sum(beat.steps for beat in beats):,}" if paces else unseen,
         duration(statistics.median(paces)) if paces else unseen,
         percent(longer_s / lasted_s) if paces and lasted_s else unseen,
         size(statistics.median(memory)) if memory else unseen,
-        mostly,
+        _mostly(windows) or unseen,
     )
+
+
+def _mostly(windows: Sequence[Window]) -> str:
+    """What most windows saw: a cause with its share, or in what the job was stuck; "" where they saw nothing."""
+    seen = Counter((window.cause, window.stuck) for window in windows if window.cause is not None or window.stuck)
+    if not seen:
+        return ""
+    (cause, stuck), _ = seen.most_common(1)[0]
+    if cause is None:
+        return worded(say("stuck.title", kind=stuck))
+    share = statistics.fmean(window.shares.get(cause, 0.0) for window in windows if window.shares or window.cause)
+    return f"{percent(share)} {cause_title(cause)}"

@@ -113,7 +113,11 @@ def _memory(what: Incident) -> Message:
 
 def _no_steps(what: Incident) -> Message:
     lasted = None if what.until is None else duration(what.until - what.since)
-    return say("monitor.no_steps", usual=duration(what.values["ordinary_s"]), lasted=lasted)
+    ordinary_s = what.values.get("ordinary_s")
+    said = say("monitor.no_steps", usual=None if ordinary_s is None else duration(ordinary_s), lasted=lasted)
+    if not what.stuck:
+        return said
+    return say("monitor.stuck", said=said, title=say("stuck.title", kind=what.stuck), summary=what.summary)
 
 
 def _cause(what: Incident) -> Message:

@@ -52,6 +52,11 @@ def catalogue() -> Catalogue:
     return LANGUAGES[_current.get().code]
 
 
+def spoken() -> str:
+    """The code of the language which holds here."""
+    return _current.get().code
+
+
 @contextmanager
 def language(code: str, asked: bool = True) -> Iterator[None]:
     """Makes all reports within in one language.

@@ -20,6 +20,7 @@ from perfdoctor.commands.job_list import choose
 from perfdoctor.monitor.budget import BUDGET
 from perfdoctor.monitor.folder import Folder
 from perfdoctor.monitor.monitor import Monitor, Plan
+from perfdoctor.reports.language import spoken
 from perfdoctor.results.history import Incident, Presence
 
 FOLDER = Path("perfdoctor-monitor")
@@ -70,7 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch(pid)
     report_leftovers()
     folder = Folder(arguments.into, arguments.keep * _MB)
-    plan = Plan(every_s=arguments.every, wait_s=arguments.wait, steps=arguments.steps, source=not arguments.no_source)
+    plan = Plan(
+        every_s=arguments.every,
+        wait_s=arguments.wait,
+        steps=arguments.steps,
+        source=not arguments.no_source,
+        language=spoken(),
+    )
     with folder.locked(), _exporting(arguments, folder):
         Monitor(folder, plan, tell).run(pid)
     return 0

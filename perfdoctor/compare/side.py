@@ -92,7 +92,8 @@ def read_side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
         side = _side(source, kind, document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PerfDoctorError(f"{source} is a damaged report: {error!r}.", hint=_HINT) from None
-    if not side.shares and side.pace is None:
+    # All of a stuck job's time goes wherever it stopped: it has neither shares nor a pace.
+    if document.get("stuck") is not None or (not side.shares and side.pace is None):
         raise PerfDoctorError(
             f"{source} does not report a training: {side.run.summary}", hint="Record the job while it trains."
         )

@@ -94,7 +94,7 @@ class Attaching:
 
     def __init__(self, pid: int, path: Path, lasts_s: float, why: str, options: tuple[str, ...]) -> None:
         self._path, self._report, self._why, self._began = path, path.with_suffix(".json"), why, time.time()
-        files = ("--recording", str(path), "--json", str(self._report), "--force", "--lang", "en")
+        files = ("--recording", str(path), "--json", str(self._report), "--force")
         self._process = Apart(["attach", str(pid), "--duration", str(lasts_s), *files, *options], lasts_s)
 
     def take(self) -> Window | None:
@@ -135,7 +135,7 @@ def condensed(report: Mapping[str, Any], seen: Window) -> Window:
         cause=verdict["cause"],
         share=round(verdict["share"], 4),
         confidence=round(verdict["confidence"], 3),
-        shares={cause: round(share, 4) for cause, share in breakdown if share >= _LEAST_SHARE},
+        shares={cause: round(share, 4) for cause, share in breakdown if share >= _LEAST_SHARE and stuck is None},
         straggler_rank=verdict["straggler_rank"],
         summary=verdict["summary"],
         stuck="" if stuck is None else str(stuck["kind"]),

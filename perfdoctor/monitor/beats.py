@@ -47,6 +47,10 @@ class StepCounter:
         """Seconds that a step takes ordinarily; None before some were seen."""
         return statistics.median(self.lengths) if len(self.lengths) >= _FEWEST else None
 
+    def silent_s(self, now_ns: int) -> float:
+        """How many seconds ago a step ended; 0 before the first, and after a break."""
+        return seconds(now_ns - self.ended_ns) if self.ended_ns else 0.0
+
     def follow(self, pids: Collection[int]) -> None:
         """Goes over to another trainer where the one that was followed is gone.
 

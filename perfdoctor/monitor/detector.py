@@ -15,7 +15,9 @@ from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.signals import MEMORY_LEFT, SIGNALS
 from perfdoctor.monitor.changes import OF_PACE, OF_SHARES, ChangeState, Level, LevelChange, LevelPoint
+from perfdoctor.monitor.incidents import PACE, Incidents, known_of
 from perfdoctor.monitor.recurring import Rhythm, rhythms
+from perfdoctor.monitor.silence import Silence
 from perfdoctor.monitor.trends import BoundedSeries, Trend
 from perfdoctor.monitor.windows import Windows, covers, mean_shares, most_grown, recordings_of, seen_of
 from perfdoctor.results.history import JOB_MEMORY, Appeared, Beat, Happened, Incident, Line, LongStep, Presence, Window
@@ -24,20 +26,16 @@ from perfdoctor.results.history import JOB_MEMORY, Appeared, Beat, Happened, Inc
 _SETTLING = 4
 _LONG_STEPS = 400
 _DRIFT_EVERY = 20  # beats
-_PACE = "pace"  # of incidents that tell of it there is one at a time
 # An incident that goes on is reported anew when it has grown by so much.
 _WORTH = 1.5
 
 
 class Detector:
-    """Reads a history line by line, and says what happened.
-
-    Attributes:
-        incidents: all of them, as they are known by now, by number.
-    """
+    """Reads a history line by line, and says what happened."""
 
     def __init__(self) -> None:
-        self.incidents: dict[int, Incident] = {}
+        self._known = Incidents()
+        self._silence = Silence(self._known)
         self._windows = Windows()
         self._pace = Level(OF_PACE)
         self._shares: dict[str, Level] = {}
@@ -46,22 +44,25 @@ class Detector:
         self._rhythms: list[Rhythm] = []
         self._beats = self._settling = 0
         self._step_s: float | None = None
-        self._silent_since: float | None = None
-        self._open: dict[object, int] = {}
+
+    @property
+    def incidents(self) -> Mapping[int, Incident]:
+        """All that happened, as it is known by now, by number."""
+        return self._known.all
 
     def take(self, line: Line) -> list[Incident]:
         """What the next line shows that was not known."""
         if isinstance(line, Incident):
-            self._know(line)
+            self._known.know(line)
             return []
         found = list(self._take(line))
-        self.incidents.update({incident.number: incident for incident in found})
+        self._known.all.update({incident.number: incident for incident in found})
         return found
 
     @property
     def is_slower(self) -> bool:
         """Whether the job has become slower just now, and no window says yet why."""
-        known = self.incidents.get(self._open.get(_PACE, 0))
+        known = self._known.open(PACE)
         return self._pace.going_on is not None and known is not None and known.cause is None
 
     def expected_long_step(self, now: float, ahead_s: float) -> bool:
@@ -80,8 +81,10 @@ class Detector:
         if isinstance(line, Presence):
             yield from self._presence(line)
         elif isinstance(line, Window):
-            self._windows.add(line)
-            yield from self._window(line)
+            yield from self._silence.window(line, self._step_s)
+            if not line.stuck:  # all of a stuck job's time goes wherever it stopped: that is no share of a cause's
+                self._windows.add(line)
+                yield from self._window(line)
         else:
             yield from self._beat(line)
 
@@ -89,20 +92,17 @@ class Detector:
 
     def _presence(self, line: Presence) -> Iterator[Incident]:
         if line.what in (Appeared.ENDED, Appeared.INTERRUPTED):
-            yield from self._silence_over(line.at)
+            yield from self._silence.over(line.at)
         if line.what in (Appeared.FOUND, Appeared.STARTED_AGAIN):
-            self._settling, self._silent_since = _SETTLING, None
+            self._settling = _SETTLING
             for series in self._signals.values():
                 series.clear()
-            self._open.pop(Happened.MEMORY, None)
+            self._known.close(Happened.MEMORY)
 
     # --- beats ----------------------------------------------------------------------------------------------------
 
     def _beat(self, beat: Beat) -> Iterator[Incident]:
-        if beat.steps:
-            yield from self._silence_over(beat.began)
-        elif self._step_s is not None:
-            yield from self._silence(beat)
+        yield from self._silence.beat(beat, self._step_s)
         if self._settling:
             self._settling -= beat.steps > 0 or not self._step_s
             self._step_s = beat.step_s or self._step_s
@@ -124,33 +124,21 @@ class Detector:
         if self._beats % _DRIFT_EVERY == 0:
             yield from self._drifts()
 
-    def _silence(self, beat: Beat) -> Iterator[Incident]:
-        self._silent_since = beat.began if self._silent_since is None else self._silent_since
-        lasted_s = beat.ended - self._silent_since
-        enough_s = max(float(thresholds.SILENT_S), thresholds.SILENT_STEPS * (self._step_s or 0.0))
-        if lasted_s > enough_s and Happened.NO_STEPS not in self._open:
-            yield self._incident(Happened.NO_STEPS, Happened.NO_STEPS, self._silent_since, {"ordinary_s": self._step_s})
-
-    def _silence_over(self, at: float) -> Iterator[Incident]:
-        self._silent_since = None
-        if (number := self._open.pop(Happened.NO_STEPS, None)) is not None:
-            yield updated(self.incidents[number], until=at)
-
     def _changed(self, change: LevelChange) -> Iterator[Incident]:
         """What a change of the pace means: log seconds per step before and meanwhile."""
         slower = change.after > change.before
         if change.state is ChangeState.STAYS:
             self._drift.clear()
-            self._open.pop(Happened.DRIFT, None)
+            self._known.close(Happened.DRIFT)
         if change.state is ChangeState.SEEN:  # until then a window may still say more of the change before
-            self._open.pop(_PACE, None)
+            self._known.close(PACE)
         if slower:
             yield self._of_pace(Happened.DIP if change.state is ChangeState.OVER else Happened.SLOWER, change)
         elif change.state is ChangeState.STAYS:
             yield self._of_pace(Happened.FASTER, change)
 
     def _of_pace(self, what: Happened, change: LevelChange) -> Incident:
-        incident = self._incident(_PACE, what, change.since, _paces(change))
+        incident = self._known.put(PACE, what, change.since, _paces(change))
         return self._explained(updated(incident, until=change.until))
 
     def _explained(self, incident: Incident) -> Incident:
@@ -167,9 +155,9 @@ class Detector:
         self._rhythms = rhythms(self._long)
         for rhythm in self._rhythms:
             key = (Happened.RECURRING, round(math.log2(rhythm.longer_s)))
-            number = self._open.get(key, self._open.get((key[0], key[1] - 1), self._open.get((key[0], key[1] + 1))))
-            known = self.incidents.get(number or 0)
-            incident = self._of_rhythm(rhythm, known, key if number is None else number)
+            near = (self._known.open((key[0], key[1] + by)) for by in (0, -1, 1))
+            known = next((one for one in near if one is not None), None)
+            incident = self._of_rhythm(rhythm, known, key)
             worth = known is None or len(rhythm.steps) >= _WORTH * known.values["count"]
             if worth or (known is not None and incident.cause != known.cause):
                 yield incident
@@ -190,9 +178,9 @@ class Detector:
             "by_the_clock": float(rhythm.by_the_clock),
         }
         incident = (
-            self._incident(key, Happened.RECURRING, rhythm.steps[0].at, values)
+            self._known.put(key, Happened.RECURRING, rhythm.steps[0].at, values)
             if known is None
-            else updated(known, values=_known(values))
+            else updated(known, values=known_of(values))
         )
         files = recordings_of(*others[-1:], *seen[-1:]) if seen else incident.recordings
         return updated(incident, cause=cause or incident.cause, recordings=files)
@@ -223,20 +211,17 @@ class Detector:
 
     def _grown(self, what: Happened, trend: Trend, values: Mapping[str, float], by: float) -> Iterator[Incident]:
         """An incident that goes on, where it is new or has become worse."""
-        known = self.incidents.get(self._open.get(what, 0))
+        known = self._known.open(what)
         if known is None:
-            yield self._incident(what, what, trend.since, {**values, "by": by})
+            yield self._known.put(what, what, trend.since, {**values, "by": by})
         elif by >= _WORTH * known.values["by"]:
             yield updated(known, values={**values, "by": by})
 
     # --- windows --------------------------------------------------------------------------------------------------
 
     def _window(self, window: Window) -> Iterator[Incident]:
-        if window.stuck and (number := self._open.get(Happened.NO_STEPS)) is not None:
-            known = self.incidents[number]
-            yield updated(known, recordings=(window.recording,) if window.recording else known.recordings)
-        number = self._open.get(_PACE)
-        if number is not None and (known := self.incidents[number]).cause is None:
+        known = self._known.open(PACE)
+        if known is not None and known.cause is None:
             change = self._pace.going_on
             explained = self._explained(known if change is None else updated(known, values=_paces(change)))
             if explained.cause is not None:
@@ -254,43 +239,14 @@ class Detector:
             if change is None or change.after < change.before:
                 continue
             key = (Happened.CAUSE, cause)
-            incident = self._incident(
+            incident = self._known.put(
                 key, Happened.CAUSE, change.since, {"before": change.before, "after": change.after}
             )
             before, after = self._windows.around(change.since, change.until)
             yield updated(incident, until=change.until, cause=cause, recordings=recordings_of(before, after))
             if change.state is not ChangeState.SEEN:
-                self._open.pop(key, None)
-
-    # --- incidents ------------------------------------------------------------------------------------------------
-
-    def _know(self, known: Incident) -> None:
-        """Takes an incident that was reported before.
-
-        Of a history that was shortened other incidents may be found than were reported, under the same numbers: they
-        are not those that are open.
-        """
-        found = self.incidents.get(known.number)
-        if found is not None and _kind(found.what) != _kind(known.what):
-            self._open = {key: number for key, number in self._open.items() if number != known.number}
-        self.incidents[known.number] = known
-
-    def _incident(self, key: object, what: Happened, since: float, values: Mapping[str, float | None]) -> Incident:
-        """The open incident of a key with new values, or a new one."""
-        number = self._open.setdefault(key, max(self.incidents, default=0) + 1)
-        known = self.incidents.get(number, Incident(number, what, since))
-        incident = updated(known, what=what, since=since, values=_known(values))
-        self.incidents[number] = incident
-        return incident
-
-
-def _kind(what: Happened) -> str:
-    return _PACE if what in (Happened.SLOWER, Happened.FASTER, Happened.DIP) else what.name
+                self._known.close(key)
 
 
 def _paces(change: LevelChange) -> dict[str, float]:
     return {"before_s": math.exp(change.before), "after_s": math.exp(change.after)}
-
-
-def _known(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None}

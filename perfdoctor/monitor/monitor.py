@@ -26,7 +26,7 @@ from perfdoctor.probes.gpu import GpuProbe
 from perfdoctor.probes.memory import MemoryProbe
 from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S
 from perfdoctor.probes.steps import StepsProbe
-from perfdoctor.recording.clock import epoch_of, epoch_on_the_clock, now_ns, seconds
+from perfdoctor.recording.clock import epoch_of, epoch_on_the_clock, now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CountedCall, Sample, Unavailable
 from perfdoctor.results.history import Appeared, Beat, Incident, Line, Presence
@@ -36,8 +36,10 @@ READ_EVERY_S = 30.0  # all other numbers: more often would take more than a hund
 # A recording of all that is counted is closed after so long, or when it has become so large, and the next one begun.
 SEGMENT_S = 3600.0
 _SEGMENT_BYTES = 16 * 1024 * 1024
-# A step that takes so many times an ordinary one, and so many seconds, is looked at while it lasts.
+# A step that takes so many times an ordinary one, and so many seconds, is looked at while it lasts ...
 _STANDS_OUT, _STANDS_OUT_S = 4.0, 2.0
+# ... and again whenever it lasts so many times as long as then: what stops moving is not seen in the first seconds.
+_LOOKED_AGAIN = 2.0
 # A window is begun so long before a long step that is expected, since it takes a moment to look.
 _AHEAD_S = 3.0
 _POLL_S = 0.1
@@ -59,6 +61,7 @@ class Plan:
         steps: whether to count steps, for which a page of the job's code is changed meanwhile.
         source: whether recordings hold lines of the job's source.
         cores: what all of it may use of one core.
+        language: of the sentences that windows leave in the history.
     """
 
     every_s: float = 300.0
@@ -68,6 +71,7 @@ class Plan:
     steps: bool = False
     source: bool = True
     cores: float = BUDGET
+    language: str = "en"
 
 
 class Heard:
@@ -115,7 +119,7 @@ class Monitor:
         self._compared: dict[int, tuple[str, ...]] = {}
         self._counts_path = folder.path
         self._next_s = 0.0
-        self._looked_s, self._looked_at_ns = float("-inf"), 0
+        self._looked_s, self._looked_at_ns, self._silent_s = float("-inf"), 0, 0.0
         self._job: Job | None = None
         self._stopped = ""
         self._ended_ticks = 0
@@ -234,9 +238,9 @@ class Monitor:
         now_s = time.monotonic()
         steps = self._beats.steps
         if now_s - self._looked_s > _AGAIN_AFTER_S:
-            silent_s = seconds(now - steps.ended_ns) if steps.ended_ns else 0.0
-            stands_out = steps.usual_s is not None and silent_s > max(_STANDS_OUT_S, _STANDS_OUT * steps.usual_s)
-            if stands_out and self._looked_at_ns != steps.ended_ns:
+            seen_s = self._silent_s if self._looked_at_ns == steps.ended_ns else 0.0
+            usual_s, silent_s = steps.usual_s, steps.silent_s(now)
+            if usual_s and silent_s > max(_STANDS_OUT_S, _STANDS_OUT * usual_s, _LOOKED_AGAIN * seen_s):
                 return "long step"
             if self._detector.is_slower:
                 return "slower"
@@ -248,8 +252,10 @@ class Monitor:
         assert self._job is not None
         if why != "interval":
             self._looked_s, self._looked_at_ns = time.monotonic(), self._beats.steps.ended_ns
+            self._silent_s = self._beats.steps.silent_s(now_ns())
         self._next_s = time.monotonic() + self._plan.every_s
-        options = (*(["--steps"] if self._plan.steps else []), *([] if self._plan.source else ["--no-source"]))
+        steps, no_source = ["--steps"] * self._plan.steps, ["--no-source"] * (not self._plan.source)
+        options = ("--lang", self._plan.language, *steps, *no_source)
         path = self._folder.next("window")
         self._window = Attaching(self._job.root_pids[0], path, self._plan.window_s, why, options)
 

@@ -67,7 +67,7 @@ class Window(Struct, frozen=True, tag="window", omit_defaults=True):
         lasted_s: for how long the job was watched.
         why: ``interval``; ``slower``; ``long step``, while it lasted; or ``expected``: a long step was due.
         cause: of the verdict; None where there was none.
-        shares: fraction of wall time by cause.
+        shares: fraction of wall time by cause; none of a job that is stuck.
         summary: the verdict in one sentence, or why there is none.
         stuck: what a job that makes no progress sits in; "" for one that steps.
         cost_s: CPU seconds of perfdoctor.
@@ -122,6 +122,8 @@ class Incident(Struct, frozen=True, tag="incident", omit_defaults=True):
         cause: what costs more since (less, where it became faster), or what long steps take their time for; None where
             no window saw it.
         recordings: files that show it, the one before first.
+        stuck: what the job sits in while no step is made, as of a window; "" where none has seen that.
+        summary: likewise, who holds it up and where, in one sentence.
     """
 
     number: int
@@ -131,6 +133,8 @@ class Incident(Struct, frozen=True, tag="incident", omit_defaults=True):
     values: Mapping[str, float] = {}
     cause: str | None = None
     recordings: tuple[str, ...] = ()
+    stuck: str = ""
+    summary: str = ""
 
 
 class Appeared(Enum):

@@ -80,9 +80,15 @@ def memory(*, before: str, after: str, each_hour: str, left: str | None) -> str:
     return f"作业的内存在增长：从 {before} 变为 {after}，每小时增加 {each_hour}{until}"
 
 
-def no_steps(*, usual: str, lasted: str | None) -> str:
+def no_steps(*, usual: str | None, lasted: str | None) -> str:
+    if usual is None:
+        return "作业停滞不前" if lasted is None else f"作业曾有 {lasted} 停滞不前"
     how_long = "没有完成任何一步" if lasted is None else f"有 {lasted} 没有完成任何一步"
     return f"{how_long}，而一步通常需要 {usual}"
+
+
+def stuck(*, said: str, title: str, summary: str) -> str:
+    return f"{said}：{title}。{summary}"
 
 
 def cause(*, cause: str, before: str, after: str) -> str:

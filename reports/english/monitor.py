@@ -80,9 +80,15 @@ def memory(*, before: str, after: str, each_hour: str, left: str | None) -> str:
     return f"the job's memory grows: {after} instead of {before}, {each_hour} more each hour{until}"
 
 
-def no_steps(*, usual: str, lasted: str | None) -> str:
+def no_steps(*, usual: str | None, lasted: str | None) -> str:
+    if usual is None:
+        return "the job does not move" if lasted is None else f"the job did not move for {lasted}"
     how_long = "no step is made" if lasted is None else f"no step was made for {lasted}"
     return f"{how_long}, where one takes {usual} ordinarily"
+
+
+def stuck(*, said: str, title: str, summary: str) -> str:
+    return f"{said}: {title}. {summary}"
 
 
 def cause(*, cause: str, before: str, after: str) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from perfdoctor.__main__ import main
+from perfdoctor.reports.wording import worded
 from tests.builders.comparisons import report, step_times
+from tests.builders.diagnoses import stuck
 from tests.builders.jobs import write
 from tests.builders.traces import loop
 from tests.recordings import corpus, packing
@@ -45,6 +47,18 @@ def slower(times: float) -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize(("times", "limit", "status"), [(1.3, "5%", 3), (1.3, "50", 0), (1.0, "10%", 0)])
 def test_the_exit_status_says_whether_it_became_slower(files: Files, times: float, limit: str, status: int) -> None:
     assert main(["compare", *files(*slower(times)), "--fail-on-regression", limit]) == status
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_run_that_is_stuck_has_nothing_to_compare(
+    files: Files, capsys: pytest.CaptureFixture[str], place: int
+) -> None:
+    runs = list(slower(1.0))
+    told = worded(stuck().verdict.summary)
+    runs[place] |= {"verdict": {**runs[place]["verdict"], "summary": told}, "stuck": {"kind": "lock", "summary": told}}
+    names = files(*runs)
+    assert main(["compare", *names]) == 1
+    assert capsys.readouterr().err.startswith(f"perfdoctor: {names[place]} does not report a training: {told}")
 
 
 def test_without_a_limit_a_slower_job_is_no_failure(files: Files, capsys: pytest.CaptureFixture[str]) -> None:

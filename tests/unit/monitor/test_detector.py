@@ -4,9 +4,10 @@ import random
 from itertools import chain
 
 import pytest
+from msgspec.structs import replace
 
 from perfdoctor.monitor.detector import Detector
-from perfdoctor.results.history import Appeared, Beat, Happened, Incident, Presence, Window
+from perfdoctor.results.history import Appeared, Beat, Happened, Incident, Line, Presence, Window
 from tests.builders.histories import BEAT_S, BEGAN, HOUR, beats, told, with_long_steps
 
 MINUTE = 60.0
@@ -134,6 +135,68 @@ def test_a_job_that_makes_no_step_is_told_before_it_goes_on() -> None:
     (silent,) = [one for one in told(beats(2, step_s)) if one.what is Happened.NO_STEPS]
     assert silent.since == pytest.approx(BEGAN + HOUR, abs=BEAT_S)
     assert silent.until == pytest.approx(BEGAN + HOUR + 10 * MINUTE, abs=BEAT_S)
+
+
+HANG_S = 2 * HOUR + 5.0
+
+
+def hung(at_s: float) -> Window:
+    """A window of a job that sits in a debugger, as older versions kept it: with shares."""
+    seen = window(at_s, communication__latency=1.0)
+    return replace(seen, cause=None, stuck="debugger", summary="Rank 3 waits.", recording="w.x")
+
+
+def in_order(*lines: Line) -> list[Line]:
+    """As they come: each when it is over."""
+    return sorted(lines, key=lambda line: line.ended if isinstance(line, Beat | Window) else 0.0)
+
+
+@pytest.mark.parametrize("seen_at_s", [HANG_S + 2, HANG_S + 9 * MINUTE], ids=["at once", "late"])
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_job_that_is_stuck_is_told_once_with_what_it_sits_in(seen_at_s: float, counted: bool) -> None:
+    def step_s(at: float) -> float:
+        return float("inf") if HANG_S <= at < HANG_S + HOUR else 0.1
+
+    def every_five_minutes(since_s: float, until_s: float) -> list[Window]:
+        return [window(at, cpu__model_compute=0.9, communication__latency=0.1) for at in range(since_s, until_s, 300)]
+
+    seen = [hung(at) for at in (seen_at_s, seen_at_s + 300, seen_at_s + 600)]
+    moving = [*every_five_minutes(60, 7200), *every_five_minutes(10830, 18000)]
+    made = list(beats(5, step_s)) if counted else []
+    detector = Detector()
+    found = [(line, one) for line in in_order(*made, *moving, *seen) for one in detector.take(line)]
+    (incident,) = detector.incidents.values()
+    assert (incident.what, incident.stuck, incident.summary) == (Happened.NO_STEPS, "debugger", "Rank 3 waits.")
+    assert incident.recordings == ("w.x",)
+    assert incident.since == pytest.approx(BEGAN + (HANG_S if counted else seen_at_s), abs=BEAT_S)
+    assert incident.until == pytest.approx(BEGAN + HANG_S + HOUR, abs=2 * BEAT_S)
+    assert ("ordinary_s" in incident.values) is counted
+    # What it sits in is told with the first window that saw it, and not again with each.
+    assert [one.stuck for line, one in found if isinstance(line, Window) and one.until is None] == ["debugger"]
+
+
+def test_steps_from_before_a_hang_are_none_after_it() -> None:
+    made = list(beats(1))
+    last = made[-1]
+    # The last beat ends after the window's diagnosis was made, with steps from before the hang.
+    found = told([*made[:-1], hung(last.began - BEGAN + 5), last])
+    assert [(one.what, one.until) for one in found] == [(Happened.NO_STEPS, None)]
+
+
+def test_a_diagnosis_that_comes_late_tells_of_the_silence_that_is_over() -> None:
+    def step_s(at: float) -> float:
+        return float("inf") if HOUR <= at < HOUR + 5 * MINUTE else 0.1
+
+    (silent,) = told([*beats(2, step_s), hung(HOUR + MINUTE)])
+    assert (silent.stuck, silent.until) == ("debugger", BEGAN + HOUR + 5 * MINUTE)
+
+
+def test_a_stuck_job_s_windows_explain_no_change_of_its_pace() -> None:
+    stuck = hung(2.5 * HOUR)
+    after = window(3.2 * HOUR, communication__latency=0.1, cpu__model_compute=0.9)
+    made = beats(4, lambda at: 0.18 if at >= 3 * HOUR else 0.1)
+    found = told(in_order(*made, stuck, after))
+    assert [(one.what, one.cause) for one in found if one.what is Happened.SLOWER] == [(Happened.SLOWER, None)]
 
 
 def test_the_first_beats_of_a_job_are_no_change_when_it_starts_again() -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.capture.job import Job
 from perfdoctor.monitor import monitor as monitors
 from perfdoctor.monitor.folder import Folder
 from perfdoctor.monitor.monitor import Monitor, Plan
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import BACKWARD_CALL, CountedCall
 from perfdoctor.results.history import Happened, Incident
 
 SLOWER = Incident(1, Happened.SLOWER, 50.0, recordings=("before.perfdoctor", "after.perfdoctor"))
@@ -45,3 +48,24 @@ def test_what_happened_last_is_compared_though_the_job_has_ended(
     watch = Monitor(Folder(tmp_path, 1_000_000), Plan(wait_s=0.0), lambda _: None)
     watch.run(os.getpid())
     assert done == ["compare before.perfdoctor", "ended by itself"]
+
+
+def test_a_step_that_does_not_end_is_looked_at_again_whenever_it_has_become_twice_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Monitor(Folder(tmp_path, 1_000_000), Plan(), lambda _: None)
+    calls = [CountedCall(at * NS_PER_S // 10, 1, 1, BACKWARD_CALL) for at in range(1, 22)]
+    watch._beats.take(calls)
+    watch._job = Job(os.getpid())
+    watch._next_s = float("inf")
+    now = calls[-1].time_ns
+    monkeypatch.setattr(monitors, "now_ns", lambda: now)
+    monkeypatch.setattr(monitors, "_AGAIN_AFTER_S", -1.0)
+    monkeypatch.setattr(monitors, "Attaching", lambda *_: None)
+    looked_s = []
+    for silent_s in range(1, 100):
+        now = calls[-1].time_ns + silent_s * NS_PER_S
+        if watch._cause_to_watch(now) == "long step":
+            watch._begin_window("long step")
+            looked_s.append(silent_s)
+    assert looked_s == [3, 7, 15, 31, 63]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from perfdoctor.reports import history_console
 from perfdoctor.reports.history_lines import line
@@ -63,6 +64,17 @@ def test_what_becomes_of_the_job_is_a_line(what: Appeared) -> None:
     assert "\x1b" not in said
 
 
+def test_of_a_job_that_is_stuck_a_line_says_who_holds_it_up() -> None:
+    summary = "This job is stuck: rank 3 is at a breakpoint, at train.py:60 fill."
+    silent = Incident(1, Happened.NO_STEPS, SINCE, None, {"ordinary_s": 0.1}, stuck="debugger", summary=summary)
+    why = f": a debugger holds a process. {summary}"
+    assert line(silent).endswith(f"no step is made, where one takes 100 ms ordinarily{why}")
+    assert line(replace(silent, values={})).endswith(f"the job does not move{why}")
+    assert line(replace(silent, values={}, until=SINCE + 60)).endswith(f"the job did not move for 60 s{why}")
+    with language("zh"):
+        assert line(silent).endswith(summary)
+
+
 def test_rhythms_of_the_clock_and_none() -> None:
     by_the_clock = {"count": 5.0, "longer_s": 3.0, "share": 0.01, "every_s": 900.0}
     assert "every 15 min 0 s by the clock" in line(Incident(1, Happened.RECURRING, SINCE, values=by_the_clock))
@@ -88,6 +100,16 @@ def test_how_it_went_is_told_period_by_period() -> None:
     assert "not seen" in rows[0]
     assert "60% reading from storage" in rows[1]
     assert "Nothing that exceeds the noise." in text
+
+
+def test_a_period_in_which_the_job_was_stuck_has_no_shares() -> None:
+    moved = Window(SINCE, 10.0, "interval", CAUSE, 0.6, 0.9, {CAUSE: 0.6})
+    stuck = Window(SINCE + 300, 10.0, "interval", summary="It is stuck.", stuck="debugger")
+    assert "60% reading from storage" in shown(moved, stuck)
+    silent = Incident(1, Happened.NO_STEPS, SINCE, stuck="debugger", recordings=("window-000007.x",))
+    text = shown(stuck, silent)
+    assert "a debugger holds a process" in text.split("What happened")[0]
+    assert "perfdoctor report window-000007.x" in text
 
 
 def test_an_incident_is_shown_as_it_was_last_known() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 
 from msgspec.structs import replace as updated
 
@@ -38,7 +39,7 @@ class Detector:
         self._silence = Silence(self._known)
         self._windows = Windows()
         self._pace = Level(OF_PACE)
-        self._shares: dict[str, Level] = {}
+        self._shares, self._absent = dict[str, Level](), Level(OF_SHARES)
         self._drift, self._signals = BoundedSeries(), {name: BoundedSeries() for name in SIGNALS}
         self._long: deque[LongStep] = deque(maxlen=_LONG_STEPS)
         self._rhythms: list[Rhythm] = []
@@ -233,8 +234,10 @@ class Detector:
 
     def _of_shares(self, window: Window) -> Iterator[Incident]:
         """Where no steps are counted, what takes the time is all that is known."""
-        for cause in {*self._shares, *window.shares} - {UNATTRIBUTED}:
-            level = self._shares.setdefault(cause, Level(OF_SHARES))
+        for cause in sorted(window.shares.keys() - self._shares.keys() - {UNATTRIBUTED}):
+            self._shares[cause] = deepcopy(self._absent)  # so far it took nothing
+        self._absent.take(LevelPoint(window.began, window.ended, 0.0))
+        for cause, level in self._shares.items():
             change = level.take(LevelPoint(window.began, window.ended, window.shares.get(cause, 0.0)))
             if change is None or change.after < change.before:
                 continue

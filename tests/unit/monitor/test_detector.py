@@ -246,6 +246,16 @@ def test_without_steps_shares_tell_of_a_change() -> None:
     assert found[0].since == pytest.approx(BEGAN + 40 * 300, abs=300)
 
 
+@pytest.mark.parametrize("windows", [6, 40, 200])
+def test_without_steps_a_cause_that_was_not_there_before_is_told(windows: int) -> None:
+    before = [window(300.0 * number, cpu__model_compute=1.0) for number in range(windows)]
+    after = [window(300.0 * (windows + at), cpu__model_compute=0.4, io__storage_read=0.6) for at in range(40)]
+    (incident,) = told([*before, *after])
+    assert (incident.what, incident.cause) == (Happened.CAUSE, "io.storage_read")
+    assert incident.since == BEGAN + 300 * windows
+    assert incident.values == pytest.approx({"before": 0.0, "after": 0.6})
+
+
 def test_of_two_incidents_of_one_number_that_of_the_file_is_meant() -> None:
     detector = Detector()
     detector.take(window(HOUR, cpu__model_compute=1.0))

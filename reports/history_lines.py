@@ -74,12 +74,24 @@ def _recurring(what: Incident) -> Message:
     )
 
 
+def _restarts(what: Incident) -> Message:
+    values = what.values
+    return say(
+        "monitor.restarts",
+        count=int(values["count"]),
+        lost=duration(values["longer_s"]),
+        share=percent(values["share"]),
+        rhythm=_rhythm(what),
+    )
+
+
 def _rhythm(what: Incident) -> Message:
     every_s, every_steps = what.values.get("every_s"), what.values.get("every_steps")
     if every_s is None:
         return say("monitor.no_rhythm")
     if every_steps is None:
-        return say("monitor.by_the_clock", every=duration(every_s))
+        by_the_clock = what.values.get("by_the_clock", 1.0)
+        return say("monitor.by_the_clock" if by_the_clock else "monitor.every", every=duration(every_s))
     return say("monitor.every_steps", steps=round(every_steps), every=duration(every_s))
 
 
@@ -134,4 +146,5 @@ _SAYS = {
     Happened.MEMORY: _memory,
     Happened.NO_STEPS: _no_steps,
     Happened.CAUSE: _cause,
+    Happened.RESTARTS: _restarts,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.signals import SIGNALS, Signal
@@ -23,17 +23,17 @@ _LONGEST = 10
 
 
 class StepCounter:
-    """The steps of one trainer of the job: of several that of the least process id, as long as it is there.
+    """The steps of one trainer of the job: of several that which is seen first.
 
     Attributes:
-        borders: where steps ended that nobody has taken yet.
+        pid: the trainer; 0 before it is known.
         count: how many there were.
         ended_ns: where the last one did; 0 before the first, and after a break.
         lengths: of the last ones, in seconds.
     """
 
     def __init__(self) -> None:
-        self._pid = 0
+        self.pid = 0
         self._calls: dict[int, int] = {}
         self._tid = 0
         self._finder = BorderFinder(BACKWARD_CALL)
@@ -51,20 +51,10 @@ class StepCounter:
         """How many seconds ago a step ended; 0 before the first, and after a break."""
         return seconds(now_ns - self.ended_ns) if self.ended_ns else 0.0
 
-    def follow(self, pids: Collection[int]) -> None:
-        """Goes over to another trainer where the one that was followed is gone.
-
-        Args:
-            pids: the processes of the job that may train.
-        """
-        if self._pid and self._pid not in pids:
-            self._begin(0)
-
     def take(self, call: CountedCall) -> tuple[float, Border] | None:
         """The seconds of the step that a call ends, and its end; None if it ends none."""
-        if not self._pid:
-            self._begin(call.pid)
-        if call.pid != self._pid or not self._is_of_busiest(call.tid):
+        self.pid = self.pid or call.pid
+        if call.pid != self.pid or not self._is_of_busiest(call.tid):
             return None
         if call.what == OPTIMIZER_CALL and not self._sees_optimizers:
             # What was counted until now were backward passes, of which several may make a step.
@@ -83,12 +73,6 @@ class StepCounter:
         self.lengths.append(length_s)
         return length_s, border
 
-    def _begin(self, pid: int) -> None:
-        self._pid, self._tid, self._sees_optimizers, self.ended_ns = pid, 0, False, 0
-        self._calls.clear()
-        self.lengths.clear()
-        self._finder = BorderFinder(BACKWARD_CALL)
-
     def _is_of_busiest(self, tid: int) -> bool:
         """Whether a call is one of the thread that makes most; another one that does so starts anew."""
         self._calls[tid] = self._calls.get(tid, 0) + 1
@@ -103,10 +87,11 @@ class Beats:
     Args:
         epoch_ns: the time since 1970 at which the one clock began.
         lasts_s: how long a beat is to last.
+        since_ns: what was called before that was another trainer's.
     """
 
-    def __init__(self, epoch_ns: int, lasts_s: float) -> None:
-        self._epoch_ns, self._lasts_ns = epoch_ns, int(lasts_s * NS_PER_S)
+    def __init__(self, epoch_ns: int, lasts_s: float, since_ns: int = 0) -> None:
+        self._epoch_ns, self._lasts_ns, self._since_ns = epoch_ns, int(lasts_s * NS_PER_S), since_ns
         self.steps = StepCounter()
         self._began_ns = 0
         self._steps: list[tuple[float, int, int]] = []
@@ -125,7 +110,7 @@ class Beats:
     def take(self, samples: Iterable[Sample]) -> None:
         """Takes what a probe has seen."""
         for sample in samples:
-            if isinstance(sample, CountedCall):
+            if isinstance(sample, CountedCall) and sample.time_ns >= self._since_ns:
                 if (step := self.steps.take(sample)) is not None:
                     self._steps.append((step[0], step[1].time_ns, self.steps.count - 1))
             elif isinstance(sample, Reading) and sample.value is not None:

@@ -6,7 +6,6 @@ Nothing here looks at the job: a history that is read again gives the same, and 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
@@ -16,19 +15,17 @@ from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.signals import MEMORY_LEFT, SIGNALS
 from perfdoctor.monitor.changes import OF_PACE, OF_SHARES, ChangeState, Level, LevelChange, LevelPoint
-from perfdoctor.monitor.incidents import PACE, Incidents, known_of
-from perfdoctor.monitor.recurring import Rhythm, rhythms
+from perfdoctor.monitor.incidents import PACE, WORTH, Incidents
+from perfdoctor.monitor.recurrences import Recurrences
+from perfdoctor.monitor.recurring import Loss, together
 from perfdoctor.monitor.silence import Silence
 from perfdoctor.monitor.trends import BoundedSeries, Trend
-from perfdoctor.monitor.windows import Windows, covers, mean_shares, most_grown, recordings_of, seen_of
-from perfdoctor.results.history import JOB_MEMORY, Appeared, Beat, Happened, Incident, Line, LongStep, Presence, Window
+from perfdoctor.monitor.windows import Windows, most_grown, recordings_of
+from perfdoctor.results.history import HERE, JOB_MEMORY, Appeared, Beat, Happened, Incident, Line, Presence, Window
 
 # The first beats of a job, in which it compiles, tunes itself and fills its caches.
 _SETTLING = 4
-_LONG_STEPS = 400
 _DRIFT_EVERY = 20  # beats
-# An incident that goes on is reported anew when it has grown by so much.
-_WORTH = 1.5
 
 
 class Detector:
@@ -41,9 +38,10 @@ class Detector:
         self._pace = Level(OF_PACE)
         self._shares, self._absent = dict[str, Level](), Level(OF_SHARES)
         self._drift, self._signals = BoundedSeries(), {name: BoundedSeries() for name in SIGNALS}
-        self._long: deque[LongStep] = deque(maxlen=_LONG_STEPS)
-        self._rhythms: list[Rhythm] = []
+        self._long = Recurrences(Happened.RECURRING, self._known, self._windows)
+        self._restarts = Recurrences(Happened.RESTARTS, self._known, self._windows, together)
         self._beats = self._settling = 0
+        self._gone_at: float | None = None
         self._step_s: float | None = None
 
     @property
@@ -56,8 +54,10 @@ class Detector:
         if isinstance(line, Incident):
             self._known.know(line)
             return []
-        found = list(self._take(line))
-        self._known.all.update({incident.number: incident for incident in found})
+        found = []
+        for incident in self._take(line):
+            self._known.all[incident.number] = incident
+            found.append(incident)
         return found
 
     @property
@@ -68,15 +68,7 @@ class Detector:
 
     def expected_long_step(self, now: float, ahead_s: float) -> bool:
         """Whether a long step that keeps a rhythm, and that no window has seen yet, is due so soon."""
-        for rhythm in self._rhythms:
-            if rhythm.every_s is None:
-                continue
-            since = now - rhythm.steps[-1].at
-            due_s = rhythm.every_s - since % rhythm.every_s
-            # The windows last: they are many, and this is asked once a second.
-            if since < 10 * rhythm.every_s and due_s <= ahead_s and not self._windows.at(rhythm.steps):
-                return True
-        return False
+        return self._long.is_expected(now, ahead_s)
 
     def _take(self, line: Beat | Window | Presence) -> Iterator[Incident]:
         if isinstance(line, Presence):
@@ -86,24 +78,43 @@ class Detector:
             if not line.stuck:  # all of a stuck job's time goes wherever it stopped: that is no share of a cause's
                 self._windows.add(line)
                 yield from self._window(line)
+            elif self._gone_at is not None and line.began < self._gone_at:  # it was ended before the diagnosis was made
+                yield from self._silence.over(line.ended)
         else:
             yield from self._beat(line)
 
     # --- the job comes and goes ---------------------------------------------------------------------------------
 
     def _presence(self, line: Presence) -> Iterator[Incident]:
-        if line.what in (Appeared.ENDED, Appeared.INTERRUPTED):
-            yield from self._silence.over(line.at)
-        if line.what in (Appeared.FOUND, Appeared.STARTED_AGAIN):
+        if line.what is Appeared.UNSEEN:
+            return
+        yield from self._silence.over(line.at)
+        if line.what is Appeared.ENDED:
+            self._gone_at = line.at if self._gone_at is None else self._gone_at
+        elif line.what in HERE:
             self._settling = _SETTLING
             for series in self._signals.values():
                 series.clear()
             self._known.close(Happened.MEMORY)
+            # Where steps are counted it is back with the first of them; who was not watched meanwhile was not missed.
+            if line.what is Appeared.FOUND:
+                self._gone_at = None
+            elif self._step_s is None:
+                yield from self._back(line.at)
+
+    def _back(self, at: float) -> Iterator[Incident]:
+        """The job trains again, if it did not."""
+        gone_at, self._gone_at = self._gone_at, None
+        if gone_at is not None and at > gone_at:
+            yield from self._restarts.add(Loss(gone_at, at, at - gone_at))
 
     # --- beats ----------------------------------------------------------------------------------------------------
 
     def _beat(self, beat: Beat) -> Iterator[Incident]:
-        yield from self._silence.beat(beat, self._step_s)
+        if beat.steps:
+            yield from self._back(beat.ended - beat.steps_s)
+        if self._gone_at is None:  # a job that is started is not silent before its first step
+            yield from self._silence.beat(beat, self._step_s)
         if self._settling:
             self._settling -= beat.steps > 0 or not self._step_s
             self._step_s = beat.step_s or self._step_s
@@ -119,8 +130,8 @@ class Detector:
             if name in self._signals:
                 self._signals[name].take(LevelPoint(beat.began, beat.ended, value))
         if beat.long:
-            self._long.extend(beat.long)
-            yield from self._recur()
+            steps = [Loss(step.at, step.at + step.longer_s, step.longer_s, step.number) for step in beat.long]
+            yield from self._long.add(*steps)
         self._beats += 1
         if self._beats % _DRIFT_EVERY == 0:
             yield from self._drifts()
@@ -152,40 +163,6 @@ class Detector:
         by = abs(incident.values["after_s"] - incident.values["before_s"])
         return updated(incident, cause=most_grown(less, more, by), recordings=recordings_of(before, after))
 
-    def _recur(self) -> Iterator[Incident]:
-        self._rhythms = rhythms(self._long)
-        for rhythm in self._rhythms:
-            key = (Happened.RECURRING, round(math.log2(rhythm.longer_s)))
-            near = (self._known.open((key[0], key[1] + by)) for by in (0, -1, 1))
-            known = next((one for one in near if one is not None), None)
-            incident = self._of_rhythm(rhythm, known, key)
-            worth = known is None or len(rhythm.steps) >= _WORTH * known.values["count"]
-            if worth or (known is not None and incident.cause != known.cause):
-                yield incident
-
-    def _of_rhythm(self, rhythm: Rhythm, known: Incident | None, key: object) -> Incident:
-        seen = self._windows.at(rhythm.steps)
-        others = self._windows.without(self._long)
-        cause = None
-        if seen and others:
-            by = sum(seen_of(window, rhythm.steps) for window in seen) / len(seen)
-            cause = most_grown(mean_shares(others), mean_shares(seen), by)
-        values = {
-            "count": float(len(rhythm.steps)),
-            "longer_s": rhythm.longer_s,
-            "share": rhythm.share,
-            "every_s": rhythm.every_s,
-            "every_steps": rhythm.every_steps,
-            "by_the_clock": float(rhythm.by_the_clock),
-        }
-        incident = (
-            self._known.put(key, Happened.RECURRING, rhythm.steps[0].at, values)
-            if known is None
-            else updated(known, values=known_of(values))
-        )
-        files = recordings_of(*others[-1:], *seen[-1:]) if seen else incident.recordings
-        return updated(incident, cause=cause or incident.cause, recordings=files)
-
     def _drifts(self) -> Iterator[Incident]:
         trend = self._drift.trend()
         if trend is not None and trend.last - trend.first >= math.log1p(thresholds.CHANGED_PACE):
@@ -215,7 +192,7 @@ class Detector:
         known = self._known.open(what)
         if known is None:
             yield self._known.put(what, what, trend.since, {**values, "by": by})
-        elif by >= _WORTH * known.values["by"]:
+        elif by >= WORTH * known.values["by"]:
             yield updated(known, values={**values, "by": by})
 
     # --- windows --------------------------------------------------------------------------------------------------
@@ -227,8 +204,7 @@ class Detector:
             explained = self._explained(known if change is None else updated(known, values=_paces(change)))
             if explained.cause is not None:
                 yield explained
-        if any(covers(window, step) for step in self._long):
-            yield from self._recur()
+        yield from self._long.window(window)
         if self._step_s is None and window.shares and window.why == "interval":
             yield from self._of_shares(window)
 

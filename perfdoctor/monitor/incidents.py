@@ -9,6 +9,8 @@ from msgspec.structs import replace as updated
 from perfdoctor.results.history import Happened, Incident
 
 PACE = "pace"  # of incidents that tell of it there is one at a time
+# An incident that goes on is reported anew when it has grown by so much.
+WORTH = 1.5
 
 
 class Incidents:

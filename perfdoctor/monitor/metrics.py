@@ -15,10 +15,9 @@ from perfdoctor.live import beside
 from perfdoctor.live.exporter import Server
 from perfdoctor.monitor.history import read
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.results.history import Appeared, Beat, Incident, Line, Presence, Window
+from perfdoctor.results.history import HERE, Appeared, Beat, Incident, Line, Presence, Window
 
 _POLL_S = 1.0  # whether the watching has ended
-_HERE = (Appeared.FOUND, Appeared.STARTED_AGAIN)
 
 
 @contextmanager
@@ -87,7 +86,7 @@ class HistoryMetrics:
                 self._incidents[line.number] = line
             else:
                 self._presence = line
-                self._totals["job_starts"] += line.what in _HERE
+                self._totals["job_starts"] += line.what in HERE
 
     def _is_counted(self, line: Line) -> bool:
         """Whether a line was there before its file was shortened."""
@@ -100,7 +99,7 @@ class HistoryMetrics:
     def _metrics(self) -> Iterator[ExportedMetric]:
         beat, window = self._beat, self._window
         if self._presence is not None:
-            up = float(self._presence.what in (*_HERE, Appeared.UNSEEN))
+            up = float(self._presence.what in (*HERE, Appeared.UNSEEN))
             yield _metric("job_up", "1 while the job is there.", up, self._presence.at)
             yield _total("job_starts", "How often the job was found or started again.", self._totals, self._presence.at)
         if beat is not None:

@@ -20,6 +20,7 @@ from perfdoctor.monitor.budget import BUDGET, Budget
 from perfdoctor.monitor.detector import Detector
 from perfdoctor.monitor.folder import Folder
 from perfdoctor.monitor.identity import Identity, Search, ticks_now
+from perfdoctor.monitor.trainers import Trainers
 from perfdoctor.probes import Probe, Processes
 from perfdoctor.probes.cpu import CpuProbe
 from perfdoctor.probes.gpu import GpuProbe
@@ -29,7 +30,7 @@ from perfdoctor.probes.steps import StepsProbe
 from perfdoctor.recording.clock import epoch_of, epoch_on_the_clock, now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CountedCall, Sample, Unavailable
-from perfdoctor.results.history import Appeared, Beat, Incident, Line, Presence
+from perfdoctor.results.history import HERE, Appeared, Beat, Incident, Line, Presence
 
 STEPS_EVERY_S = 1.0
 READ_EVERY_S = 30.0  # all other numbers: more often would take more than a hundredth of a core
@@ -121,6 +122,7 @@ class Monitor:
         self._next_s = 0.0
         self._looked_s, self._looked_at_ns, self._silent_s = float("-inf"), 0, 0.0
         self._job: Job | None = None
+        self._trainers, self._is_there = Trainers(), False
         self._stopped = ""
         self._ended_ticks = 0
         self._unseen: set[str] = set()
@@ -142,7 +144,6 @@ class Monitor:
                 identity = self._watch_one(pid, what)
                 if self._stopped or identity is None:
                     break
-                self._note(Presence(time.time(), Appeared.ENDED, pid))
                 again = self._await(identity)
                 if again is None:
                     break
@@ -158,8 +159,8 @@ class Monitor:
         """Watches from here to the job's end; returns who it was, None where that could not be read."""
         top = find_root(pid)
         identity = Identity.of(top)
-        self._note(Presence(time.time(), what, top, "" if identity is None else identity.command))
-        self._beats = Beats(epoch_on_the_clock()[0], self._plan.beat_s)
+        self._appear(what, top, "" if identity is None else identity.command)
+        self._trainers = Trainers()
         self._next_s = time.monotonic() + min(self._plan.every_s, 2 * self._plan.beat_s)
         while True:
             self._job = Job(top)
@@ -171,9 +172,20 @@ class Monitor:
             if why in ("job ended", "interrupted"):
                 break
         self._ended_ticks = ticks_now()  # a window may take its time to end
+        if self._stopped:
+            self._note(self._beats.end(now_ns()))
+        elif self._is_there:
+            self._appear(Appeared.ENDED, top)
         self._end_window()
-        self._note(self._beats.end(now_ns()))
         return identity
+
+    def _appear(self, what: Appeared, pid: int, command: str = "") -> None:
+        """Notes that the trainer is there, or is gone, with which its beats end."""
+        self._is_there = what in HERE
+        if not self._is_there:
+            self._note(self._beats.end(now_ns()))
+            self._beats = Beats(epoch_on_the_clock()[0], self._plan.beat_s, since_ns=now_ns())
+        self._note(Presence(time.time(), what, pid, command))
 
     def _probes(self) -> list[Probe]:
         counted = [Heard(StepsProbe(), STEPS_EVERY_S, self._hear)] if self._plan.steps else []
@@ -212,7 +224,10 @@ class Monitor:
     def _on_tick(self, watched_s: float) -> str | None:
         now = now_ns()
         assert self._job is not None
-        self._beats.steps.follow(self._job.torch_pids())
+        if not self._job.ended():  # else its probes still have its last second
+            pids, forked = self._job.torch_pids(), self._job.forked_pids()
+            if (change := self._trainers.follow(pids, forked, self._beats.steps.pid)) is not None:
+                self._appear(*change)
         if (beat := self._beats.next(now)) is not None:
             self._note(beat)
         if self._window is not None and (window := self._window.take()) is not None:

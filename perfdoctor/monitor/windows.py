@@ -1,4 +1,4 @@
-"""Windows in which the job was watched closely: which show a change or a long step, and what they have more of."""
+"""Windows in which the job was watched closely: which show a change or a loss of time, and what they have more of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
-from perfdoctor.results.history import LongStep, Window
+from perfdoctor.monitor.recurring import Loss
+from perfdoctor.results.history import Window
 
 _MOST = 300  # windows that are remembered: the usual pace needs no more
 
@@ -29,19 +30,19 @@ class Windows:
         within = [window for window in self._all if window.began >= since and window.began < (until or window.ended)]
         return next(reversed(before), None), next(iter(within), None)
 
-    def at(self, steps: Iterable[LongStep]) -> list[Window]:
-        """Those that saw one of these steps."""
-        return [window for window in self._all if any(covers(window, step) for step in steps)]
+    def at(self, losses: Iterable[Loss]) -> list[Window]:
+        """Those that saw one of these losses of time."""
+        return [window for window in self._all if any(covers(window, loss) for loss in losses)]
 
-    def without(self, steps: Iterable[LongStep]) -> list[Window]:
+    def without(self, losses: Iterable[Loss]) -> list[Window]:
         """Those that saw none of them."""
-        seen = self.at(steps)
+        seen = self.at(losses)
         return [window for window in self._all if window not in seen]
 
 
-def covers(window: Window, step: LongStep) -> bool:
-    """Whether a window saw some of what a step took longer."""
-    return step.at < window.ended and step.at + step.longer_s > window.began
+def covers(window: Window, loss: Loss) -> bool:
+    """Whether a window saw some of a loss of time."""
+    return loss.at < window.ended and loss.ended > window.began
 
 
 def recordings_of(*windows: Window | None) -> tuple[str, ...]:
@@ -68,7 +69,10 @@ def most_grown(before: Mapping[str, float], after: Mapping[str, float], by: floa
     return cause if cause != UNATTRIBUTED and grown[cause] >= thresholds.CULPRIT * by > 0 else None
 
 
-def seen_of(window: Window, steps: Iterable[LongStep]) -> float:
-    """The part of a window that lies in what some steps took longer."""
-    within = (min(window.ended, step.at + step.longer_s) - max(window.began, step.at) for step in steps)
-    return sum(max(0.0, seconds) for seconds in within) / window.lasted_s
+def seen_of(window: Window, losses: Iterable[Loss]) -> float:
+    """The part of a window that some losses took."""
+    within = (
+        max(0.0, min(window.ended, loss.ended) - max(window.began, loss.at)) * loss.lost_s / (loss.ended - loss.at)
+        for loss in losses
+    )
+    return sum(within) / window.lasted_s

@@ -108,6 +108,7 @@ class Happened(Enum):
     MEMORY = "memory grows"
     NO_STEPS = "no steps"
     CAUSE = "another cause"
+    RESTARTS = "started again and again"
 
 
 class Incident(Struct, frozen=True, tag="incident", omit_defaults=True):
@@ -148,12 +149,15 @@ class Appeared(Enum):
     UNSEEN = "could not look"
 
 
+HERE = (Appeared.FOUND, Appeared.STARTED_AGAIN)  # the job is there from then on
+
+
 class Presence(Struct, frozen=True, tag="presence", omit_defaults=True):
-    """That the job is there, or is not.
+    """That the job is there, or is not; or its trainer, where a launcher stays meanwhile.
 
     Attributes:
         at: when that was seen.
-        pid: the process at its top, that which is there or was.
+        pid: the process at the job's top that is there or was; or its trainer.
         command: its command line, secrets masked.
         text: what was in the way where it could not be looked at.
     """

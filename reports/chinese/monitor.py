@@ -62,6 +62,14 @@ def by_the_clock(*, every: str) -> str:
     return f"按时钟每 {every} 一次，与其间的步数无关"
 
 
+def every(*, every: str) -> str:
+    return f"约每 {every} 一次"
+
+
+def restarts(*, count: int, lost: str, share: str, rhythm: str) -> str:
+    return f"作业重新启动了 {count} 次，每次有 {lost} 没有训练，占时间的 {share}：{rhythm}"
+
+
 def no_rhythm() -> str:
     return "没有规律"
 

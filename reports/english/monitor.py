@@ -62,6 +62,14 @@ def by_the_clock(*, every: str) -> str:
     return f"every {every} by the clock, however many steps lie between"
 
 
+def every(*, every: str) -> str:
+    return f"about every {every}"
+
+
+def restarts(*, count: int, lost: str, share: str, rhythm: str) -> str:
+    return f"the job was started again {count} times and did not train for {lost} each, {share} of the time: {rhythm}"
+
+
 def no_rhythm() -> str:
     return "they keep no rhythm"
 

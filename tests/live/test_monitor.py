@@ -91,6 +91,21 @@ def test_a_job_that_is_started_again_at_once_is_followed_without_its_steps(tmp_p
             assert time.monotonic() - told < 15.0  # not when the next reading is due
 
 
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_worker_that_its_launcher_replaces_is_another_trainer(tmp_path: Path, steps: bool) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "1", "--max-restarts", "3", "--master-port", "0")
+    with job(PACED[0], *torchrun, PACED[1]) as launcher, monitoring(launcher.pid, tmp_path, steps=steps):
+        trainer = int(launcher.lines[-1].split()[1])
+        assert until(lambda: kept(tmp_path, Beat if steps else Window), PATIENCE_S)
+        os.kill(trainer, signal.SIGKILL)
+        assert until(lambda: len(kept(tmp_path, Presence)) == 3, PATIENCE_S)
+        found, ended, again = kept(tmp_path, Presence)
+        assert (found.what, found.pid) == (Appeared.FOUND, launcher.pid)
+        assert (ended.what, ended.pid) == (Appeared.ENDED, trainer)
+        assert again.what is Appeared.STARTED_AGAIN
+        assert again.pid not in (launcher.pid, trainer)
+
+
 def test_who_is_not_started_again_is_given_up(tmp_path: Path) -> None:
     with job(*PACED) as only, monitoring(only.pid, tmp_path, wait_s=1.0) as monitor:
         assert until(lambda: kept(tmp_path, Presence), PATIENCE_S)

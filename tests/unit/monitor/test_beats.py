@@ -79,13 +79,20 @@ def test_no_step_lies_where_calls_were_lost_or_nobody_counted() -> None:
     ]  # fmt: skip
 
 
-def test_the_steps_of_one_rank_are_counted_and_then_those_of_whoever_takes_its_place() -> None:
+def test_the_steps_of_one_rank_are_counted() -> None:
     counter = StepCounter()
+    assert counter.pid == 0
     both = sorted([*steps(*[100] * 5, since_ms=1), *steps(*[100] * 5, since_ms=2, pid=2)])
     assert sum(counter.take(call) is not None for call in both) == 5
-    counter.follow({2, 3})
-    again = steps(*[100] * 3, since_ms=9000, pid=2)
-    assert sum(counter.take(call) is not None for call in again) == 3
+    assert counter.pid == 1
+
+
+def test_calls_from_before_a_trainer_was_gone_are_none_of_the_next_one_s() -> None:
+    beats = Beats(EPOCH_NS, 1.0, since_ns=5 * NS_PER_S)
+    beats.take(steps(*[100] * 5, since_ms=4000, pid=2))
+    assert beats.steps.pid == 0
+    beats.take(steps(*[100] * 5, since_ms=9000, pid=3))
+    assert (beats.steps.pid, beats.steps.count) == (3, 6)
 
 
 def test_backward_passes_are_counted_until_an_optimizer_is_seen() -> None:

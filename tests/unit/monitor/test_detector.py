@@ -148,7 +148,7 @@ def hung(at_s: float) -> Window:
 
 def in_order(*lines: Line) -> list[Line]:
     """As they come: each when it is over."""
-    return sorted(lines, key=lambda line: line.ended if isinstance(line, Beat | Window) else 0.0)
+    return sorted(lines, key=when)
 
 
 @pytest.mark.parametrize("seen_at_s", [HANG_S + 2, HANG_S + 9 * MINUTE], ids=["at once", "late"])
@@ -191,6 +191,14 @@ def test_a_diagnosis_that_comes_late_tells_of_the_silence_that_is_over() -> None
     assert (silent.stuck, silent.until) == ("debugger", BEGAN + HOUR + 5 * MINUTE)
 
 
+def test_a_job_that_is_ended_because_it_was_stuck_is_not_stuck_any_more() -> None:
+    made = list(beats(1))
+    gone_at = made[-1].ended
+    ended = Presence(gone_at, Appeared.ENDED, 1)
+    (silent,) = told([*made, ended, hung(gone_at - BEGAN - 5)])
+    assert (silent.stuck, silent.until) == ("debugger", gone_at + 5)
+
+
 def test_a_stuck_job_s_windows_explain_no_change_of_its_pace() -> None:
     stuck = hung(2.5 * HOUR)
     after = window(3.2 * HOUR, communication__latency=0.1, cpu__model_compute=0.9)
@@ -205,6 +213,64 @@ def test_the_first_beats_of_a_job_are_no_change_when_it_starts_again() -> None:
     # It compiles for a minute; then it is what it was.
     later = [Beat(again.at + number * BEAT_S, BEAT_S, 60, 60 * (0.5 if number < 2 else 0.1)) for number in range(100)]
     assert told([*first, again, *later]) == []
+
+
+def restarting(hours: float, away_s: float, *, counted: bool) -> list[Line]:
+    """A job whose trainer is gone for a while every ten minutes; each compiles for a minute before it is as fast."""
+    lines: list[Line] = [Presence(BEGAN, Appeared.FOUND, 1)]
+    at = BEGAN
+    for number in range(int(hours * 6)):
+        if counted:
+            for beat in range(19 - int(away_s / BEAT_S)):
+                step_s = 0.5 if beat < 2 else 0.1
+                steps = int(BEAT_S / step_s)
+                lines.append(Beat(at + BEAT_S * beat, BEAT_S, steps, steps * step_s))
+        at += 10 * MINUTE
+        lines.append(Presence(at - away_s, Appeared.ENDED, number + 1))
+        silent = [Beat(at - away_s + BEAT_S * beat, BEAT_S) for beat in range(int(away_s / BEAT_S))]
+        # With steps its process is there at once, and is back when it makes some.
+        again = at - away_s + 2 if counted else at
+        lines += sorted([*silent, Presence(again, Appeared.STARTED_AGAIN, number + 2)], key=when)
+    return lines
+
+
+def when(line: Line) -> float:
+    """When a line is written."""
+    return line.at if isinstance(line, Presence) else line.ended if isinstance(line, Beat | Window) else 0.0
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("away_s", [90.0, 270.0])
+def test_time_without_a_trainer_adds_up(away_s: float, counted: bool) -> None:
+    (incident,) = told(restarting(6, away_s, counted=counted))
+    assert incident.what is Happened.RESTARTS
+    assert incident.values["longer_s"] == pytest.approx(away_s, abs=BEAT_S)
+    assert incident.values["share"] == pytest.approx(away_s / (10 * MINUTE), rel=0.1)
+    assert incident.values["every_s"] == pytest.approx(10 * MINUTE)
+    assert incident.values["count"] > 20
+
+
+def test_a_job_that_is_started_again_now_and_then_is_no_incident() -> None:
+    first = list(beats(2))
+    lines: list[Line] = [*first]
+    for number in range(8):
+        at = lines[-1].ended if isinstance(lines[-1], Beat) else 0.0
+        lines += [Presence(at, Appeared.ENDED, 1), Presence(at + 20, Appeared.STARTED_AGAIN, 2)]
+        later = beats(1 + number % 3, seed=number)
+        lines += [replace(beat, began=beat.began - BEGAN + at + 20) for beat in later]
+    assert told(lines) == []
+
+
+def test_what_a_trainer_held_is_no_trend_of_the_next_one() -> None:
+    def readings(at: float) -> dict[str, float]:
+        return {"job_memory_bytes": 4e9 + 1e9 * (at % HOUR) / HOUR}  # each starts as small as the one before
+
+    lines: list[Line] = []
+    for beat in beats(8, readings=readings):
+        if (beat.began - BEGAN) % (HOUR / 2) == 0:
+            lines += [Presence(beat.began, Appeared.ENDED, 1), Presence(beat.began, Appeared.STARTED_AGAIN, 2)]
+        lines.append(beat)
+    assert told(lines) == []
 
 
 def window(at: float, **shares: float) -> Window:

@@ -74,6 +74,18 @@ def _recurring(what: Incident) -> Message:
     )
 
 
+def _dips(what: Incident) -> Message:
+    values = what.values
+    return say(
+        "monitor.dips",
+        count=int(values["count"]),
+        lasted=duration(values["lasted_s"]),
+        lost=duration(values["longer_s"]),
+        share=percent(values["share"]),
+        rhythm=_rhythm(what),
+    )
+
+
 def _restarts(what: Incident) -> Message:
     values = what.values
     return say(
@@ -146,5 +158,6 @@ _SAYS = {
     Happened.MEMORY: _memory,
     Happened.NO_STEPS: _no_steps,
     Happened.CAUSE: _cause,
+    Happened.DIPS: _dips,
     Happened.RESTARTS: _restarts,
 }

@@ -1,4 +1,4 @@
-"""From the lines of a history to what happened: changes of the pace, long steps that recur, drift, silence.
+"""From the lines of a history to what happened: changes of the pace, what recurs, drift, silence.
 
 Nothing here looks at the job: a history that is read again gives the same, and days can be played in a second.
 """
@@ -39,6 +39,7 @@ class Detector:
         self._shares, self._absent = dict[str, Level](), Level(OF_SHARES)
         self._drift, self._signals = BoundedSeries(), {name: BoundedSeries() for name in SIGNALS}
         self._long = Recurrences(Happened.RECURRING, self._known, self._windows)
+        self._dips = Recurrences(Happened.DIPS, self._known, self._windows)
         self._restarts = Recurrences(Happened.RESTARTS, self._known, self._windows, together)
         self._beats = self._settling = 0
         self._gone_at: float | None = None
@@ -138,16 +139,28 @@ class Detector:
 
     def _changed(self, change: LevelChange) -> Iterator[Incident]:
         """What a change of the pace means: log seconds per step before and meanwhile."""
-        slower = change.after > change.before
         if change.state is ChangeState.STAYS:
             self._drift.clear()
             self._known.close(Happened.DRIFT)
         if change.state is ChangeState.SEEN:  # until then a window may still say more of the change before
             self._known.close(PACE)
-        if slower:
-            yield self._of_pace(Happened.DIP if change.state is ChangeState.OVER else Happened.SLOWER, change)
-        elif change.state is ChangeState.STAYS:
-            yield self._of_pace(Happened.FASTER, change)
+        if change.after <= change.before:
+            if change.state is ChangeState.STAYS:
+                yield self._of_pace(Happened.FASTER, change)
+            return
+        depth = -math.expm1(change.before - change.after)
+        if change.until is not None:
+            yield from self._dip(change, Loss(change.since, change.until, depth * (change.until - change.since)))
+        elif change.state is ChangeState.STAYS or not self._dips.is_next(change.since, depth):
+            yield self._of_pace(Happened.SLOWER, change)
+
+    def _dip(self, change: LevelChange, loss: Loss) -> Iterator[Incident]:
+        """One that is over: the next of a rhythm that is known is told with that, and not by itself."""
+        was_told = self._known.open(PACE) is not None
+        found = list(self._dips.add(loss))
+        if was_told or not self._dips.keep_rhythm(loss):
+            yield self._of_pace(Happened.DIP, change)
+        yield from found
 
     def _of_pace(self, what: Happened, change: LevelChange) -> Incident:
         incident = self._known.put(PACE, what, change.since, _paces(change))
@@ -205,6 +218,7 @@ class Detector:
             if explained.cause is not None:
                 yield explained
         yield from self._long.window(window)
+        yield from self._dips.window(window)
         if self._step_s is None and window.shares and window.why == "interval":
             yield from self._of_shares(window)
 

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace as updated
 
 from perfdoctor.monitor.incidents import WORTH, Incidents, known_of
-from perfdoctor.monitor.recurring import Loss, Rhythm, rhythms
+from perfdoctor.monitor.recurring import SOON, Loss, Rhythm, rhythms
 from perfdoctor.monitor.windows import Windows, covers, mean_shares, most_grown, recordings_of, seen_of
 from perfdoctor.results.history import Happened, Incident, Window
 
 _MOST = 400  # losses that are remembered
-_SOON = 10  # a rhythm that was not heard for so many of its gaps is over
 
 
 class Recurrences:
@@ -56,9 +55,17 @@ class Recurrences:
             since = now - rhythm.losses[-1].at
             due_s = rhythm.every_s - since % rhythm.every_s
             # The windows last: they are many, and this is asked once a second.
-            if since < _SOON * rhythm.every_s and due_s <= ahead_s and not self._windows.at(rhythm.losses):
+            if since < SOON * rhythm.every_s and due_s <= ahead_s and not self._windows.at(rhythm.losses):
                 return True
         return False
+
+    def is_next(self, at: float, depth: float) -> bool:
+        """Whether what begins at an instant is likely another one of a rhythm, as ``Rhythm.is_next`` says."""
+        return any(rhythm.is_next(at, depth) for rhythm in self._rhythms)
+
+    def keep_rhythm(self, loss: Loss) -> bool:
+        """Whether one of them is told together with others in their rhythm."""
+        return any(rhythm.every_s is not None and loss in rhythm.losses for rhythm in self._rhythms)
 
     def _look(self) -> Iterator[Incident]:
         self._rhythms = self._find(self._losses)
@@ -80,6 +87,7 @@ class Recurrences:
         values = {
             "count": float(len(rhythm.losses)),
             "longer_s": rhythm.lost_s,
+            "lasted_s": rhythm.lasted_s,
             "share": rhythm.share,
             "every_s": rhythm.every_s,
             "every_steps": rhythm.every_steps,

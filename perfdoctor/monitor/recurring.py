@@ -12,13 +12,15 @@ from perfdoctor.knowledge import thresholds
 
 # Fewer show no rhythm.
 FEWEST = 4
+# A rhythm that was not heard for more of its gaps is over.
+SOON = 10
 # Two kinds are distinguished where the lengths between them are missing by this factor.
 _OTHER_KIND = 2.0
 _PER_DEVIATION = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
 
 
 class Loss(NamedTuple):
-    """Time that the training has lost at once: in a long step, or while it was not there.
+    """Time that the training has lost at once: in a long step, while it was slower, or while it was not there.
 
     Attributes:
         at: when it began, in seconds since 1970, and ``ended`` when it was over.
@@ -30,6 +32,11 @@ class Loss(NamedTuple):
     ended: float
     lost_s: float
     number: int | None = None
+
+    @property
+    def depth(self) -> float:
+        """Of the time while it lasted, what was lost."""
+        return self.lost_s / (self.ended - self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,23 @@ class Rhythm:
         return statistics.fmean(loss.lost_s for loss in self.losses)
 
     @property
+    def lasted_s(self) -> float:
+        """Over how many seconds each of them goes, as a mean."""
+        return statistics.fmean(loss.ended - loss.at for loss in self.losses)
+
+    @property
     def share(self) -> float:
         """Of the wall time, what they take."""
         first, last = self.losses[0], self.losses[-1]
         return sum(loss.lost_s for loss in self.losses[:-1]) / (last.at - first.at) if last.at > first.at else 0.0
+
+    def is_next(self, at: float, depth: float) -> bool:
+        """Whether a loss that begins now, and may go on, comes when another one is due, and is no deeper than these."""
+        if self.every_s is None:
+            return False
+        gaps = (at - self.losses[-1].at) / self.every_s
+        is_due = 1 <= round(gaps) <= SOON and abs(gaps - round(gaps)) <= thresholds.REGULAR_GAPS
+        return is_due and depth <= _OTHER_KIND * self.lost_s / self.lasted_s
 
 
 def rhythms(losses: Sequence[Loss]) -> list[Rhythm]:

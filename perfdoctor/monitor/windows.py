@@ -71,8 +71,5 @@ def most_grown(before: Mapping[str, float], after: Mapping[str, float], by: floa
 
 def seen_of(window: Window, losses: Iterable[Loss]) -> float:
     """The part of a window that some losses took."""
-    within = (
-        max(0.0, min(window.ended, loss.ended) - max(window.began, loss.at)) * loss.lost_s / (loss.ended - loss.at)
-        for loss in losses
-    )
+    within = (max(0.0, min(window.ended, loss.ended) - max(window.began, loss.at)) * loss.depth for loss in losses)
     return sum(within) / window.lasted_s

@@ -108,6 +108,7 @@ class Happened(Enum):
     MEMORY = "memory grows"
     NO_STEPS = "no steps"
     CAUSE = "another cause"
+    DIPS = "slower again and again"
     RESTARTS = "started again and again"
 
 

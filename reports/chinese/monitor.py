@@ -66,6 +66,10 @@ def every(*, every: str) -> str:
     return f"约每 {every} 一次"
 
 
+def dips(*, count: int, lasted: str, lost: str, share: str, rhythm: str) -> str:
+    return f"有 {count} 次一时变慢：每次持续 {lasted}，损失 {lost}，占时间的 {share}：{rhythm}"
+
+
 def restarts(*, count: int, lost: str, share: str, rhythm: str) -> str:
     return f"作业重新启动了 {count} 次，每次有 {lost} 没有训练，占时间的 {share}：{rhythm}"
 

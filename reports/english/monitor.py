@@ -66,6 +66,10 @@ def every(*, every: str) -> str:
     return f"about every {every}"
 
 
+def dips(*, count: int, lasted: str, lost: str, share: str, rhythm: str) -> str:
+    return f"slower for a while, {count} times: {lasted} each, of which {lost} are lost, {share} of the time: {rhythm}"
+
+
 def restarts(*, count: int, lost: str, share: str, rhythm: str) -> str:
     return f"the job was started again {count} times and did not train for {lost} each, {share} of the time: {rhythm}"
 

@@ -1,6 +1,7 @@
 """What is reported of days of a job: changes with their dates, and nothing where nothing happened."""
 
 import random
+from collections.abc import Callable
 from itertools import chain
 
 import pytest
@@ -48,6 +49,42 @@ def test_a_dip_ends_and_what_follows_is_no_change() -> None:
     assert incident.what is Happened.DIP
     assert incident.since == pytest.approx(BEGAN + 3 * HOUR, abs=BEAT_S)
     assert incident.until == pytest.approx(BEGAN + 3 * HOUR + 4 * MINUTE, abs=BEAT_S)
+
+
+def hourly(at: float) -> float:
+    """Ten per cent slower for five minutes each hour, and as it was otherwise."""
+    return 0.11 if at % HOUR >= 50 * MINUTE and at % HOUR < 55 * MINUTE else 0.1
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02])
+def test_dips_that_keep_a_rhythm_are_told_together(noise: float) -> None:
+    detector = Detector()
+    reported = [one for beat in beats(24, hourly, noise=noise) for one in detector.take(beat)]
+    *dips, rhythm = detector.incidents.values()
+    assert kinds(dips) == [Happened.DIP] * 4
+    assert rhythm.what is Happened.DIPS
+    assert rhythm.values["every_s"] == pytest.approx(HOUR, abs=2 * BEAT_S)
+    assert rhythm.values["longer_s"] == pytest.approx(5 * MINUTE * (1 - 0.1 / 0.11), rel=0.3)
+    assert rhythm.values["lasted_s"] == pytest.approx(5 * MINUTE, abs=2 * BEAT_S)
+    assert rhythm.values["count"] > 15
+    assert len([one for one in reported if one.since > BEGAN + 5 * HOUR]) == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "told_at_s"),
+    [(lambda at: 0.3 if at >= 10.85 * HOUR else 0.1, 0.0), (lambda at: 0.11 if at >= 10.85 * HOUR else 0.1, 600.0)],
+    ids=["a deeper one at once", "one that stays when it does"],
+)
+def test_what_begins_as_a_dip_of_a_rhythm_and_is_another_change_is_told(
+    other: Callable[[float], float], told_at_s: float
+) -> None:
+    detector, told_at = Detector(), None
+    for beat in beats(12, lambda at: max(hourly(at) if at < 10.5 * HOUR else 0.0, other(at)), noise=0.005):
+        slower = [one for one in detector.take(beat) if one.what is Happened.SLOWER and one.since > BEGAN + 10 * HOUR]
+        told_at = told_at or (beat.ended if slower else None)
+    (incident,) = [one for one in detector.incidents.values() if one.what is Happened.SLOWER]
+    assert incident.since == pytest.approx(BEGAN + 10.85 * HOUR, abs=2 * BEAT_S)
+    assert told_at == pytest.approx(BEGAN + 10.85 * HOUR + told_at_s, abs=5 * BEAT_S)
 
 
 def test_a_job_that_recovers_is_told_twice() -> None:

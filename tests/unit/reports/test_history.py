@@ -22,6 +22,14 @@ VALUES = {
     Happened.MEMORY: {"before_bytes": 4e9, "after_bytes": 6e9, "per_s": 3e5, "exhausted_in_s": 30_000.0},
     Happened.NO_STEPS: {"ordinary_s": 0.1},
     Happened.CAUSE: {"before": 0.1, "after": 0.5},
+    Happened.DIPS: {
+        "count": 8.0,
+        "longer_s": 27.0,
+        "lasted_s": 300.0,
+        "share": 0.02,
+        "every_s": 3e3,
+        "by_the_clock": 0.0,
+    },
     Happened.RESTARTS: {"count": 9.0, "longer_s": 90.0, "share": 0.15, "every_s": 600.0, "by_the_clock": 0.0},
 }
 SAYS = {
@@ -33,6 +41,7 @@ SAYS = {
     Happened.MEMORY: "5.59 GiB instead of 3.73 GiB, 1.01 GiB more each hour; none is left on the host in 8 h 20 min",
     Happened.NO_STEPS: "no step was made for 60 s, where one takes 100 ms ordinarily",
     Happened.CAUSE: "reading from storage takes 50% of the time instead of 10%",
+    Happened.DIPS: "for a while, 8 times: 5 min 0 s each, of which 27 s are lost, 2% of the time: about every 50 min",
     Happened.RESTARTS: "started again 9 times and did not train for 90 s each, 15% of the time: about every 10 min 0 s",
 }
 

@@ -24,7 +24,12 @@ SLOW_PERIOD_NS = 5 * NS_PER_S  # of what the kernel sums up for each reader, and
 # Version 1 says "no limit" with the largest number of pages that fits.
 _NO_LIMIT = 1 << 60
 
-_PROCESS = {b"VmRSS": "rss_bytes", b"RssShmem": "shared_memory_bytes", b"VmSwap": "swap_bytes"}
+_PROCESS = {
+    b"VmRSS": "rss_bytes",
+    b"RssAnon": "anonymous_bytes",
+    b"RssShmem": "shared_memory_bytes",
+    b"VmSwap": "swap_bytes",
+}
 _HOST = {
     b"MemTotal": "memory_total_bytes",
     b"MemAvailable": "memory_available_bytes",
@@ -162,10 +167,12 @@ class MemoryProbe:
         events = self._counters(group, "memory.events")
         stat = self._counters(group, "memory.stat") if slow else {}
         limits = [limit for name in ("memory.max", "memory.high") if (limit := self._number(group, name)) is not None]
+        limit, usage = min(limits, default=None), self._number(group, "memory.current")
         return {
-            "limit_bytes": min(limits, default=None),
-            "usage_bytes": self._number(group, "memory.current"),
+            "limit_bytes": limit,
+            "usage_bytes": usage,
             "page_cache_bytes": stat.get("file"),
+            "memory_available_bytes": _available(limit, usage, stat.get("file"), stat.get("shmem")),
             "reclaimed_bytes_total": stat["pgsteal"] * _PAGE_BYTES if "pgsteal" in stat else None,
             "refaults_total": stat.get("workingset_refault_file"),
             "limit_hits_total": events["max"] + events.get("high", 0) if "max" in events else None,
@@ -174,11 +181,14 @@ class MemoryProbe:
 
     def _version_1(self, group: ControlGroup, slow: bool) -> dict[str, int | None]:
         limit = self._number(group, "memory.limit_in_bytes")
+        limit = limit if limit is not None and limit < _NO_LIMIT else None
+        usage = self._number(group, "memory.usage_in_bytes")
         stat = self._counters(group, "memory.stat") if slow else {}
         return {
-            "limit_bytes": limit if limit is not None and limit < _NO_LIMIT else None,
-            "usage_bytes": self._number(group, "memory.usage_in_bytes"),
+            "limit_bytes": limit,
+            "usage_bytes": usage,
             "page_cache_bytes": stat.get("total_cache"),
+            "memory_available_bytes": _available(limit, usage, stat.get("total_cache"), stat.get("total_shmem")),
             "refaults_total": stat.get("total_workingset_refault_file"),
             "limit_hits_total": self._number(group, "memory.failcnt"),
             "oom_kills_total": self._counters(group, "memory.oom_control").get("oom_kill"),
@@ -195,3 +205,13 @@ class MemoryProbe:
             return counters(self._files.read(f"{group.directory}/{name}"))
         except OSError:
             return {}
+
+
+def _available(limit: int | None, usage: int | None, cache: int | None, shared: int | None) -> int | None:
+    """What a group may still take: all below its limit but what is no page cache, of which shared memory cannot go.
+
+    None where there is no limit, or one of the numbers is not known.
+    """
+    if limit is None or usage is None or cache is None or shared is None:
+        return None
+    return max(0, limit - (usage - max(0, cache - shared)))

@@ -14,25 +14,28 @@ class Signal(NamedTuple):
 
     Attributes:
         probe: that reads it, and ``reading`` its name there (``docs/readings.md``).
-        subject: what it is read of; of ``pid`` and ``gpu`` each one.
+        subjects: what it is read of, by the word before the colon; of processes, GPUs and control groups each one.
         how: ``sum``, ``least`` or ``most`` over the subjects, or ``rate``: by how much it grows in a second.
+        shared: another reading of the same subjects of which each has the whole: the most of it comes on top.
     """
 
     probe: str
-    subject: str
+    subjects: tuple[str, ...]
     reading: str
     how: str
+    shared: str = ""
 
 
 SIGNALS = {
-    JOB_MEMORY: Signal("memory", "pid", "rss_bytes", "sum"),
-    "swapped_bytes": Signal("memory", "pid", "swap_bytes", "sum"),
-    MEMORY_LEFT: Signal("memory", "host", MEMORY_LEFT, "sum"),
-    "page_cache_bytes": Signal("memory", "host", "page_cache_bytes", "sum"),
-    "job_cores": Signal("cpu", "job", "cpu_seconds_total", "rate"),
-    "neighbour_cores": Signal("cpu", "host", "neighbours_seconds_total", "rate"),
-    "core_clock_hertz": Signal("cpu", "host", "core_clock_hertz", "least"),
-    "gpu_temperature_celsius": Signal("gpu", "gpu", "temperature_celsius", "most"),
-    "gpu_clock_hertz": Signal("gpu", "gpu", "sm_clock_hertz", "least"),
-    "gpu_memory_bytes": Signal("gpu", "gpu", "memory_used_bytes", "most"),
+    # Pages of files are the page cache's: it gives them back, and each process that maps one counts it.
+    JOB_MEMORY: Signal("memory", ("pid",), "anonymous_bytes", "sum", shared="shared_memory_bytes"),
+    "swapped_bytes": Signal("memory", ("pid",), "swap_bytes", "sum"),
+    MEMORY_LEFT: Signal("memory", ("host", "cgroup"), MEMORY_LEFT, "least"),
+    "page_cache_bytes": Signal("memory", ("host",), "page_cache_bytes", "sum"),
+    "job_cores": Signal("cpu", ("job",), "cpu_seconds_total", "rate"),
+    "neighbour_cores": Signal("cpu", ("host",), "neighbours_seconds_total", "rate"),
+    "core_clock_hertz": Signal("cpu", ("host",), "core_clock_hertz", "least"),
+    "gpu_temperature_celsius": Signal("gpu", ("gpu",), "temperature_celsius", "most"),
+    "gpu_clock_hertz": Signal("gpu", ("gpu",), "sm_clock_hertz", "least"),
+    "gpu_memory_bytes": Signal("gpu", ("gpu",), "memory_used_bytes", "most"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.signals import SIGNALS, Signal
@@ -20,6 +20,16 @@ _USUAL = 61
 _FEWEST = 8
 # ... but for one that has lasted so many times as long as it was to.
 _LONGEST = 10
+
+
+_Values = dict[str, tuple[int, float]]  # by subject: when it was read, and what
+_OVER: dict[str, Callable[[Iterable[float]], float]] = {"sum": math.fsum, "least": min, "most": max}
+_RATES = {
+    (signal.probe, subject, signal.reading): name
+    for name, signal in SIGNALS.items()
+    for subject in signal.subjects
+    if signal.how == "rate"
+}
 
 
 class StepCounter:
@@ -95,7 +105,7 @@ class Beats:
         self.steps = StepCounter()
         self._began_ns = 0
         self._steps: list[tuple[float, int, int]] = []
-        self._values: dict[tuple[str, str, str], tuple[int, float]] = {}
+        self._sample: dict[tuple[str, str, str], _Values] = {}
         self._since: dict[str, tuple[int, float]] = {}
 
     def date(self, time_ns: int) -> float:
@@ -108,17 +118,18 @@ class Beats:
         self.steps.ended_ns = 0
 
     def take(self, samples: Iterable[Sample]) -> None:
-        """Takes what a probe has seen."""
-        for sample in samples:
-            if isinstance(sample, CountedCall) and sample.time_ns >= self._since_ns:
-                if (step := self.steps.take(sample)) is not None:
+        """Takes what a probe has seen at once: whoever is not among it any more is gone."""
+        sample: dict[tuple[str, str, str], _Values] = {}
+        for one in samples:
+            if isinstance(one, CountedCall) and one.time_ns >= self._since_ns:
+                if (step := self.steps.take(one)) is not None:
                     self._steps.append((step[0], step[1].time_ns, self.steps.count - 1))
-            elif isinstance(sample, Reading) and sample.value is not None:
-                subject = sample.subject.partition(":")[0]
-                self._values[sample.probe, sample.name, sample.subject] = sample.time_ns, sample.value
-                for name, signal in SIGNALS.items():
-                    if signal.how == "rate" and (sample.probe, subject, sample.name) == signal[:3]:
-                        self._since.setdefault(name, (sample.time_ns, sample.value))
+            elif isinstance(one, Reading) and one.value is not None:
+                key = (one.probe, one.subject.partition(":")[0], one.name)
+                sample.setdefault(key, {})[one.subject] = one.time_ns, one.value
+                if key in _RATES:
+                    self._since.setdefault(_RATES[key], (one.time_ns, one.value))
+        self._sample.update(sample)
 
     def next(self, now_ns: int) -> Beat | None:
         """The beat that ends now; None if none does."""
@@ -141,7 +152,6 @@ class Beats:
         )
         self._began_ns = now_ns
         self._steps.clear()
-        self._values = {key: value for key, value in self._values.items() if not key[2].startswith("pid:")}
         return beat
 
     def _long_steps(self) -> Iterator[LongStep]:
@@ -160,18 +170,20 @@ class Beats:
 
     def _read(self) -> Iterator[tuple[str, float]]:
         for name, signal in SIGNALS.items():
-            found = [value for key, value in self._values.items() if _is_of(key, signal)]
+            found = self._found(signal, signal.reading)
             if not found:
                 continue
             if signal.how != "rate":
-                values = [value for _, value in found]
-                yield name, {"sum": math.fsum, "least": min, "most": max}[signal.how](values)  # type: ignore[operator]
-            elif name in self._since and found[0][0] > self._since[name][0]:
+                shared = [value for _, value in self._found(signal, signal.shared)]
+                if not signal.shared or shared:
+                    of_each = _OVER[signal.how](value for _, value in found)
+                    yield name, of_each + max(shared, default=0.0)
+            elif found[0][0] > self._since[name][0]:
                 (began_ns, before), (ended_ns, after) = self._since[name], found[0]
                 self._since[name] = found[0]
                 yield name, round(max(0.0, (after - before) / seconds(ended_ns - began_ns)), 3)
 
-
-def _is_of(key: tuple[str, str, str], signal: Signal) -> bool:
-    probe, name, subject = key
-    return (probe, subject.partition(":")[0], name) == signal[:3] and "/" not in subject
+    def _found(self, signal: Signal, reading: str) -> list[tuple[int, float]]:
+        """The last sample of a reading, of each subject of a signal."""
+        keys = [(signal.probe, subject, reading) for subject in signal.subjects]
+        return [value for key in keys for value in self._sample.get(key, {}).values()]

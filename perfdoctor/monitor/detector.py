@@ -186,10 +186,15 @@ class Detector:
             return
         grown = trend.last - trend.first
         if grown >= thresholds.MEMORY_GROWN * trend.first:
-            left = self._signals[MEMORY_LEFT].last
             values = {"before_bytes": trend.first, "after_bytes": trend.last, "per_s": trend.lately_per_s}
-            exhausted = {} if left is None else {"exhausted_in_s": left / trend.lately_per_s}
-            yield from self._grown(Happened.MEMORY, trend, {**values, **exhausted}, grown)
+            yield from self._grown(Happened.MEMORY, trend, {**values, **self._exhausted()}, grown)
+
+    def _exhausted(self) -> dict[str, float]:
+        """When no memory is left, if that does become less: what is left of it by what goes each second."""
+        room, trend = self._signals[MEMORY_LEFT].last, self._signals[MEMORY_LEFT].trend()
+        if room is None or trend is None or trend.lately_per_s >= 0:
+            return {}
+        return {"exhausted_in_s": room / -trend.lately_per_s}
 
     def _meanwhile(self) -> dict[str, float]:
         """Signals that drifted at the same time, as what they are of what they were."""

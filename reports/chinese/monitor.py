@@ -3,7 +3,7 @@
 _SIGNALS = {
     "job_memory_bytes": "作业的内存",
     "swapped_bytes": "作业被换出的内存",
-    "memory_available_bytes": "主机剩余内存",
+    "memory_available_bytes": "作业还可用的内存",
     "page_cache_bytes": "页缓存",
     "job_cores": "作业占用的核",
     "neighbour_cores": "被他人占用的核",
@@ -88,7 +88,7 @@ def signal(*, name: str, change: str) -> str:
 
 
 def memory(*, before: str, after: str, each_hour: str, left: str | None) -> str:
-    until = "" if left is None else f"；主机内存将在 {left} 后耗尽"
+    until = "" if left is None else f"；可用内存将在 {left} 后耗尽"
     return f"作业的内存在增长：从 {before} 变为 {after}，每小时增加 {each_hour}{until}"
 
 

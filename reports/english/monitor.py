@@ -3,7 +3,7 @@
 _SIGNALS = {
     "job_memory_bytes": "memory of the job",
     "swapped_bytes": "swapped out of the job",
-    "memory_available_bytes": "memory left on the host",
+    "memory_available_bytes": "memory left to the job",
     "page_cache_bytes": "page cache",
     "job_cores": "cores that the job keeps busy",
     "neighbour_cores": "cores that others keep busy",
@@ -88,7 +88,7 @@ def signal(*, name: str, change: str) -> str:
 
 
 def memory(*, before: str, after: str, each_hour: str, left: str | None) -> str:
-    until = "" if left is None else f"; none is left on the host in {left}"
+    until = "" if left is None else f"; none is left in {left}"
     return f"the job's memory grows: {after} instead of {before}, {each_hour} more each hour{until}"
 
 

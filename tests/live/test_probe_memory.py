@@ -114,7 +114,9 @@ def test_sees_a_job_run_into_a_real_limit(limited_group: Path, tmp_path: Path) -
 V2 = {
     "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
     "proc/77/cgroup": "0::/job\n",
-    "proc/77/status": "Name:\ta\nVmRSS:\t   4096 kB\nRssShmem:\t   1024 kB\nVmSwap:\t    512 kB\n",
+    "proc/77/status": (
+        "Name:\ta\nVmRSS:\t   4096 kB\nRssAnon:\t   2048 kB\nRssShmem:\t   1024 kB\nVmSwap:\t    512 kB\n"
+    ),
     "proc/77/stat": "77 (a) S 1 77 77 0 -1 4194304 100 0 3 0 150 50 25 25 20 0 9 0 90000 1000 10 184 0\n",
     "proc/meminfo": (
         "MemTotal:     8192 kB\nMemAvailable:  4096 kB\nSwapCached:  7 kB\nCached:  2048 kB\nDirty:   16 kB\n"
@@ -128,7 +130,9 @@ V2 = {
     "sys/fs/cgroup/job/memory.max": "8388608\n",
     "sys/fs/cgroup/job/memory.high": "6291456\n",
     "sys/fs/cgroup/job/memory.current": "5242880\n",
-    "sys/fs/cgroup/job/memory.stat": "anon 1048576\nfile 2097152\npgsteal 40\nworkingset_refault_file 30\n",
+    "sys/fs/cgroup/job/memory.stat": (
+        "anon 1048576\nfile 2097152\nshmem 524288\npgsteal 40\nworkingset_refault_file 30\n"
+    ),
     "sys/fs/cgroup/job/memory.events": "low 0\nhigh 4\nmax 2\noom 1\noom_kill 1\noom_group_kill 0\n",
     "sys/fs/cgroup/job/memory.pressure": "some avg10=0.00 total=3000000\nfull avg10=0.00 total=2000000\n",
 }
@@ -139,6 +143,7 @@ def test_reads_version_2(tmp_path: Path) -> None:
     assert number(samples, "cgroup:/job", "limit_bytes") == 6 * MIB
     assert number(samples, "cgroup:/job", "usage_bytes") == 5 * MIB
     assert number(samples, "cgroup:/job", "page_cache_bytes") == 2 * MIB
+    assert number(samples, "cgroup:/job", "memory_available_bytes") == 2.5 * MIB
     assert number(samples, "cgroup:/job", "limit_hits_total") == 6
     assert number(samples, "cgroup:/job", "oom_kills_total") == 1
     assert number(samples, "cgroup:/job", "reclaimed_bytes_total") == 40 * os.sysconf("SC_PAGE_SIZE")
@@ -148,7 +153,9 @@ def test_reads_version_2(tmp_path: Path) -> None:
 
 def test_no_limit_is_no_reading(tmp_path: Path) -> None:
     tree = {**V2, "sys/fs/cgroup/job/memory.max": "max\n", "sys/fs/cgroup/job/memory.high": "max\n"}
-    assert ("cgroup:/job", "limit_bytes") not in readings(opened(MemoryProbe(plant(tmp_path, tree)), 77))
+    found = readings(opened(MemoryProbe(plant(tmp_path, tree)), 77))
+    assert ("cgroup:/job", "limit_bytes") not in found
+    assert ("cgroup:/job", "memory_available_bytes") not in found
 
 
 def test_reads_swapping_and_faults(tmp_path: Path) -> None:
@@ -162,6 +169,7 @@ def test_reads_swapping_and_faults(tmp_path: Path) -> None:
     assert number(samples, "host", "huge_page_faults_total") == 20
     assert number(samples, "host", "huge_page_fallbacks_total") == 10
     assert number(samples, "host", "page_cache_bytes") == 2 * MIB
+    assert number(samples, "pid:77", "anonymous_bytes") == 2 * MIB
     assert number(samples, "pid:77", "swap_bytes") == 512 * 1024
     assert number(samples, "pid:77", "major_faults_total") == 3
     assert number(samples, "pid:77", "minor_faults_total") == 100

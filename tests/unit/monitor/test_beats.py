@@ -109,9 +109,9 @@ def test_readings_are_summed_or_taken_as_rates() -> None:
     beats.next(1)
     beats.take(
         [
-            Reading(1, "memory", "pid:1", "rss_bytes", 100.0),
-            Reading(1, "memory", "pid:2", "rss_bytes", 50.0),
-            Reading(1, "memory", "pid:2", "rss_bytes", None),
+            Reading(1, "memory", "pid:1", "swap_bytes", 100.0),
+            Reading(1, "memory", "pid:2", "swap_bytes", 50.0),
+            Reading(1, "memory", "pid:2", "swap_bytes", None),
             Reading(1, "gpu", "gpu:0", "temperature_celsius", 60.0),
             Reading(1, "gpu", "gpu:1", "temperature_celsius", 70.0),
             Reading(0, "cpu", "job", "cpu_seconds_total", 5.0),
@@ -120,7 +120,7 @@ def test_readings_are_summed_or_taken_as_rates() -> None:
     )
     beat = beats.next(2 * NS_PER_S)
     assert beat is not None
-    assert beat.readings == {"job_memory_bytes": 150.0, "gpu_temperature_celsius": 70.0, "job_cores": 1.5}
+    assert beat.readings == {"swapped_bytes": 150.0, "gpu_temperature_celsius": 70.0, "job_cores": 1.5}
 
 
 def test_a_rate_is_that_of_the_time_between_its_readings() -> None:
@@ -133,3 +133,45 @@ def test_a_rate_is_that_of_the_time_between_its_readings() -> None:
             if (beat := beats.next((40 * number + later_s) * NS_PER_S)) is not None:
                 found.append(beat.readings.get("job_cores"))
     assert set(found) == {2.0, None}
+
+
+def memory(time_ns: int, anonymous: dict[int, float], shared: float, files: float) -> list[Reading]:
+    """A sample of processes that map the same shared memory, and the same files."""
+    return [
+        Reading(time_ns, "memory", f"pid:{pid}", name, value)
+        for pid, own in anonymous.items()
+        for name, value in (
+            ("rss_bytes", own + shared + files),
+            ("anonymous_bytes", own),
+            ("shared_memory_bytes", shared),
+        )
+    ]
+
+
+def test_memory_of_a_job_is_what_its_processes_hold_and_not_what_they_map() -> None:
+    beats = Beats(EPOCH_NS, 1.0)
+    beats.next(1)
+    beats.take(memory(1, {1: 10.0, 2: 20.0, 3: 30.0, 4: 40.0}, shared=7.0, files=1e9))
+    assert beats.end(2).readings == {"job_memory_bytes": 107.0}
+
+
+def test_who_has_ended_holds_no_memory_any_more() -> None:
+    beats = Beats(EPOCH_NS, 300.0)
+    beats.next(1)
+    for number in range(10):  # of each epoch another worker
+        beats.take(memory(number, {1: 10.0, 100 + number: 20.0}, shared=0.0, files=0.0))
+    assert beats.end(11).readings == {"job_memory_bytes": 30.0}
+    assert beats.end(12).readings == {"job_memory_bytes": 30.0}
+
+
+def test_what_is_not_read_of_memory_is_no_zero() -> None:
+    beats = Beats(EPOCH_NS, 1.0)
+    beats.take([Reading(1, "memory", "pid:1", "rss_bytes", 5.0), Reading(1, "memory", "pid:1", "anonymous_bytes", 4.0)])
+    assert beats.end(2).readings == {}
+
+
+def test_the_least_room_is_what_is_left() -> None:
+    beats = Beats(EPOCH_NS, 1.0)
+    rooms = {"host": 1e12, "cgroup:/": 4e11, "cgroup:/pods/job": 6e9}
+    beats.take([Reading(1, "memory", subject, "memory_available_bytes", room) for subject, room in rooms.items()])
+    assert beats.end(2).readings == {"memory_available_bytes": 6e9}

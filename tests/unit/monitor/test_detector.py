@@ -121,6 +121,15 @@ def test_memory_that_grows_is_told_with_when_there_is_none_left() -> None:
     assert incident.values["exhausted_in_s"] == pytest.approx(24 * HOUR, rel=0.3)
 
 
+def test_memory_is_not_said_to_be_exhausted_where_as_much_is_left_as_before() -> None:
+    def readings(at: float) -> dict[str, float]:
+        return {"job_memory_bytes": 4e9 + 1e9 * at / HOUR, "memory_available_bytes": 3e10}
+
+    (incident,) = told(beats(6, readings=readings))
+    assert incident.what is Happened.MEMORY
+    assert "exhausted_in_s" not in incident.values
+
+
 def test_memory_that_settles_is_not() -> None:
     def readings(at: float) -> dict[str, float]:
         return {"job_memory_bytes": 4e9 + 2e9 * min(at / HOUR, 1.0), "memory_available_bytes": 3e10}

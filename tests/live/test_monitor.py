@@ -61,6 +61,23 @@ def test_a_job_that_becomes_slower_is_dated_with_its_cause(paced: Started, tmp_p
     assert "perfdoctor compare window-" in shown.out
 
 
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_job_that_is_stuck_is_told_with_what_it_sits_in(paced: Started, tmp_path: Path, steps: bool) -> None:
+    def silent(*, over: bool) -> list[Incident]:
+        return [one for one in kept(tmp_path, Incident) if one.stuck == "stopped" and (one.until is not None) is over]
+
+    with monitoring(paced.pid, tmp_path, steps=steps, window_s=7.0):
+        assert until(lambda: kept(tmp_path, Window) and (not steps or len(kept(tmp_path, Beat)) > 6), PATIENCE_S)
+        os.kill(paced.pid, signal.SIGSTOP)
+        try:
+            assert until(lambda: silent(over=False), PATIENCE_S)
+        finally:
+            os.kill(paced.pid, signal.SIGCONT)
+        assert until(lambda: silent(over=True), PATIENCE_S)
+    assert f"process {paced.pid} is stopped" in silent(over=True)[0].summary
+    assert not [window for window in kept(tmp_path, Window) if window.stuck and window.shares]
+
+
 def test_a_job_that_is_started_again_is_followed(tmp_path: Path) -> None:
     with job(*PACED) as first, monitoring(first.pid, tmp_path) as monitor:
         assert until(lambda: kept(tmp_path, Beat), PATIENCE_S)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace as updated
 
 from perfdoctor.monitor.incidents import WORTH, Incidents, known_of
-from perfdoctor.monitor.recurring import SOON, Loss, Rhythm, rhythms
+from perfdoctor.monitor.recurring import MISSED_GAPS, Loss, Rhythm, rhythms
 from perfdoctor.monitor.windows import Windows, covers, mean_shares, most_grown, recordings_of, seen_of
 from perfdoctor.results.history import Happened, Incident, Window
 
@@ -55,7 +55,7 @@ class Recurrences:
             since = now - rhythm.losses[-1].at
             due_s = rhythm.every_s - since % rhythm.every_s
             # The windows last: they are many, and this is asked once a second.
-            if since < SOON * rhythm.every_s and due_s <= ahead_s and not self._windows.at(rhythm.losses):
+            if since < MISSED_GAPS * rhythm.every_s and due_s <= ahead_s and not self._windows.at(rhythm.losses):
                 return True
         return False
 

@@ -12,8 +12,8 @@ from perfdoctor.knowledge import thresholds
 
 # Fewer show no rhythm.
 FEWEST = 4
-# A rhythm that was not heard for more of its gaps is over.
-SOON = 10
+# A rhythm is over that has missed more of its gaps.
+MISSED_GAPS = 10
 # Two kinds are distinguished where the lengths between them are missing by this factor.
 _OTHER_KIND = 2.0
 _PER_DEVIATION = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
@@ -76,7 +76,7 @@ class Rhythm:
         if self.every_s is None:
             return False
         gaps = (at - self.losses[-1].at) / self.every_s
-        is_due = 1 <= round(gaps) <= SOON and abs(gaps - round(gaps)) <= thresholds.REGULAR_GAPS
+        is_due = 1 <= round(gaps) <= MISSED_GAPS and abs(gaps - round(gaps)) <= thresholds.REGULAR_GAPS
         return is_due and depth <= _OTHER_KIND * self.lost_s / self.lasted_s
 
 

@@ -37,6 +37,7 @@ from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.own_code import below, by_function, without_torch
+from perfdoctor.metrics.own_gradients import part_in_call, unused_pass
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
@@ -274,6 +275,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     under = job.stacks.below_lines
     put(accounted.job, "double_precision", part_in_double(job))
     put(accounted.job, "fresh_memory", fresh_memory(job))
+    unused = unused_pass(job.source_calls)
+    put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(

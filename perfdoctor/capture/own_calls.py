@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from perfdoctor.capture.own_gradients import find_part_optimizer, find_unused_passes
 from perfdoctor.capture.redact import mask_source
 from perfdoctor.knowledge.libraries import (
     BACKWARD,
@@ -38,7 +39,8 @@ class WrittenCall(NamedTuple):
         text: the statement that it stands in where that is a simple one, else the call itself.
         callee: the last name of what is called.
         function: that it is written in, as frames name it, without its class.
-        used: whether the loop that trains goes over what the call made; None where that is not clear.
+        used: whether the loop that trains goes over what the call made; of an optimizer and of a module, whether all
+            gradients are used; None where that is not clear.
     """
 
     line: int
@@ -60,12 +62,20 @@ def find_calls(tree: ast.Module, lines: Sequence[str]) -> list[WrittenCall]:
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    reader = _Reader(tree)
+    unused = find_unused_passes(tree)
+    reader = _Reader(tree, unused)
     reader.visit(tree)
     used = {call for loops in reader.training for call in reader.gone_over(loops)}
     train = {loop.scope for loops in reader.training for loop in loops}
+    for_nothing = [*unused, find_part_optimizer(tree)]
     return [
-        WrittenCall(call.place.lineno, text, call.name, call.scope.function, _is_used(call, used, train))
+        WrittenCall(
+            call.place.lineno,
+            text,
+            call.name,
+            call.scope.function,
+            False if call.call in for_nothing else _is_used(call, used, train),
+        )
         for call in sorted(reader.calls, key=lambda call: call not in used)[:_CALLS]
         if call.name not in THREADS or call.scope.is_module or call.scope in train
         if (text := _text(lines, call.place))
@@ -128,12 +138,13 @@ class _Reader(ast.NodeVisitor):
     """Goes through a file.
 
     Attributes:
-        calls: of backward passes, those that pad every text to one length, and what else is looked for, where it is
-            known to be of ``CALLED_PACKAGES``.
+        calls: of backward passes, those that pad every text to one length, those that are wanted, and what else is
+            looked for, where it is known to be of ``CALLED_PACKAGES``.
         training: for each call of a backward pass the loops around it in its function, the innermost one first.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, wanted: Collection[ast.Call]) -> None:
+        self._wanted = wanted
         self.calls: list[_ParsedCall] = []
         self.training: set[tuple[_Loop, ...]] = set()
         self._made: defaultdict[str, list[_ParsedCall]] = defaultdict(list)
@@ -193,7 +204,7 @@ class _Reader(ast.NodeVisitor):
             self.training.add(self._loops)
         looked_for = name in CALLED_NAMES or (name == GRADIENT and _stays_in_graph(node))
         known = looked_for and self._package(node.func) in CALLED_PACKAGES
-        if self._statement is not None and (trains or known or _pads_all(node)):
+        if self._statement is not None and (trains or known or _pads_all(node) or node in self._wanted):
             call = _ParsedCall(name, node, self._statement, self._scope)
             self.calls.append(call)
             for target in call.targets:

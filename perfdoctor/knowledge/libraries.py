@@ -138,6 +138,11 @@ THREADS = frozenset(("set_num_threads",))
 BACKWARD = "backward"
 # torch.autograd.grad, and what makes of its work a part of the graph that a later backward pass goes through.
 GRADIENT, IN_GRAPH = "grad", "create_graph"
+# What keeps gradients away from parameters or from what a module puts out, by name; and contexts without any.
+FREEZES = frozenset(("requires_grad", "requires_grad_", "detach", "detach_", "freeze"))
+NO_GRADIENTS = frozenset(("no_grad", "inference_mode", "set_grad_enabled"))
+# What is given a model's parameters and makes nothing of them.
+TAKES_NO_PARAMETERS = frozenset(("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "sum", "len", "next"))
 # What tokenizers and collators are given that pads every text to one length, however short it is.
 PADS_ALL = re.compile(r"""\b(?:padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True\b)""")
 # Those that take the same arguments, together.

@@ -75,6 +75,7 @@ THREADS: dict[str, Metric] = {
     "own_recomputing": Metric("trainer{} in forward passes that checkpointed blocks run again", _OF_TIME, "stacks"),
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
+    "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),
     "drawn_before": Metric("preparation after something is drawn at random, another in each epoch", "of it", "stacks"),
     "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),

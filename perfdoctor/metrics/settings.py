@@ -57,6 +57,7 @@ from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
 from perfdoctor.metrics.names import Trainers
+from perfdoctor.metrics.own_gradients import is_for_nothing, unused_pass
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings
@@ -96,7 +97,9 @@ def read_code_settings(job: JobTimeline) -> Settings:
         ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
         samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
         (``perfdoctor.metrics.helpers``); ``threads_set``: how many compute as its source sets it, ``yes`` where that
-        is no plain number; ``pads_all``: where its source pads every text to one length; and all that
+        is no plain number; ``pads_all``: where its source pads every text to one length; ``trains_part``: where
+        its optimizer is given a part of the model, and nothing keeps gradients from the rest; ``unused_pass``: where
+        a module is called whose gradients are cleared before its optimizer steps; and all that
         ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen and ``update`` is
         taken from the source if not.
     """
@@ -118,7 +121,11 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if setting := [call.text for call in job.source_calls if call.callee in THREADS]:
         found["threads_set"] = _largest_number(setting)
     if padding := next((call for call in job.source_calls if PADS_ALL.search(call.text)), None):
-        found["pads_all"] = f"{padding.file}:{padding.line} {padding.function}"
+        found["pads_all"] = padding.place
+    if len(makes := [call for call in job.source_calls if call.callee in UPDATES]) == 1 and is_for_nothing(makes[0]):
+        found["trains_part"] = makes[0].place
+    if (call := unused_pass(job.source_calls)) is not None:
+        found["unused_pass"] = call.place
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):

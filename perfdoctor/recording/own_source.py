@@ -22,8 +22,8 @@ class SourceLine(NamedTuple):
 class SourceCall(NamedTuple):
     """A call in the job's own source as it stood when the watching ended.
 
-    It is one that advice may change, that begins a backward pass, that takes gradients through which one goes later, or
-    that pads every text to one length.
+    It is one that advice may change, that begins a backward pass, that takes gradients through which one goes later,
+    that pads every text to one length, or whose gradients nobody uses.
 
     Attributes:
         file: as stacks name it.
@@ -31,7 +31,8 @@ class SourceCall(NamedTuple):
         text: the statement that the call stands in where that is a simple one, else the call itself.
         callee: the last name of what is called.
         function: that it is written in, as frames name it, without its class.
-        used: whether the loop that trains goes over what the call made; None where that is not clear.
+        used: whether the loop that trains goes over what the call made; of an optimizer and of a module, whether all
+            gradients are used; None where that is not clear.
     """
 
     file: str
@@ -40,6 +41,11 @@ class SourceCall(NamedTuple):
     callee: str
     function: str
     used: bool | None
+
+    @property
+    def place(self) -> str:
+        """Where it is, as lines of the job's own code are written."""
+        return f"{self.file}:{self.line} {self.function}"
 
 
 class SourceLoop(NamedTuple):

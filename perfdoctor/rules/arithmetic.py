@@ -28,6 +28,8 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     yield from _update_in_one_pass(case)
     yield from _keep_memory(case)
     yield from pad_less(case)
+    yield from freeze_rest(case)
+    yield from detach_unused(case)
     if not case.mean_of("own_beside"):  # it counts as the model's
         yield from compute_rarely(case)
     yield from _use_idle_cores(case)
@@ -55,6 +57,21 @@ def pad_less(case: Case) -> Iterator[Advice]:
     place = case.settings.get("pads_all")
     if place:
         yield advise("arithmetic.pad_less", place=str(place))
+
+
+def freeze_rest(case: Case) -> Iterator[Advice]:
+    """No gradients for what is not trained, where the optimizer is given a part of the model only."""
+    place = case.settings.get("trains_part")
+    backward = None if case.uses_gpu else case.phase("backward")  # on a GPU it goes on while the host does other things
+    if place and (backward is None or backward >= thresholds.REPORTED_SHARE):
+        yield advise("arithmetic.freeze_rest", place=str(place), backward=backward)
+
+
+def detach_unused(case: Case) -> Iterator[Advice]:
+    """No gradients in a pass after which they are cleared before anybody has used them."""
+    if place := case.settings.get("unused_pass"):
+        part = None if case.uses_gpu else case.number("unused_pass")
+        yield advise("arithmetic.detach_unused", place=str(place), part=part)
 
 
 def _keep_memory(case: Case) -> Iterator[Advice]:

@@ -153,6 +153,21 @@ def without_recomputing(case: Case, cause: str, values: Mapping[str, Any]) -> Ga
     return Gain(0.0 if values["full"] else again, 1.2 * again, 1.7 * again)
 
 
+def by_freezing(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """Most of the backward pass, if what is trained is at the end of the model; next to nothing if at its beginning."""
+    backward = values["backward"]
+    return None if backward is None else Gain(0.0, 0.9 * backward, backward)
+
+
+def without_gradients(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """What the backward pass takes for a part of the forward pass: as much of it as that is of the forward pass."""
+    forward = case.phase("forward") + case.phase("loss")
+    if values["part"] is None or not forward:
+        return None
+    backward = min(1.0, values["part"] / forward) * case.phase("backward")
+    return Gain(backward / 2, backward, backward)
+
+
 def part_value(name: str) -> Estimate:
     """A part of the cause that the advice itself says."""
     return lambda case, cause, values: None if values[name] is None else _exactly(case, cause, values[name])

@@ -105,6 +105,8 @@ GAINS: Mapping[str, Estimate] = {
     "cores.raise_quota": estimates.ALL,
     "arithmetic.keep_memory": estimates.by_kept_memory,
     "arithmetic.keep_activations": estimates.without_recomputing,
+    "arithmetic.freeze_rest": estimates.by_freezing,
+    "arithmetic.detach_unused": estimates.without_gradients,
     "arithmetic.single_precision": estimates.by_single_precision,
     "arithmetic.equal_work": estimates.value("share"),
     "arithmetic.more_threads": estimates.by_more_threads,

@@ -13,7 +13,7 @@ from perfdoctor.causes import (
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.messages import say
-from perfdoctor.rules.arithmetic import pad_less
+from perfdoctor.rules.arithmetic import detach_unused, freeze_rest, pad_less
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
 from perfdoctor.rules.rule import Rule
@@ -29,6 +29,8 @@ def _compute_less(case: Case) -> Iterator[Advice]:
     yield from use_fewer_channels(case)
     yield from _keep_activations(case)
     yield from pad_less(case)
+    yield from freeze_rest(case)
+    yield from detach_unused(case)
     yield from _try_mixed_precision(case)
 
 

@@ -52,6 +52,24 @@ def pad_less(*, place: str) -> Fix:
     )
 
 
+def freeze_rest(*, place: str, backward: float | None) -> Fix:
+    takes = "" if backward is None else f"（占 {percent(backward)} 的时间）"
+    return fix(
+        "不训练的部分就不计算梯度",
+        f"{place} 处的优化器只拿到模型的一部分，其余部分的梯度却没有关闭：反向传播{takes}"
+        "会计算这些梯度，但没有人使用。为这一部分本身所做的计算仍然保留。",
+    )
+
+
+def detach_unused(*, place: str, part: float | None) -> Fix:
+    takes = "" if part is None else f"这次调用占 {percent(part)} 的时间，它的反向传播还要另算。"
+    return fix(
+        "不为这一步不更新的模块计算梯度",
+        f"{place} 处调用的结果交给另一个模块，接下来更新的是后者的优化器。反向传播却继续穿过前者，"
+        f"而它的梯度在自己的优化器使用之前就被清零。{takes}",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"脚本把它限制为 {threads} 个线程" if in_code else f"OMP_NUM_THREADS 为 {threads}"
     return fix(

@@ -63,6 +63,10 @@ _DATA = {
     ),
     "once, where they are made; so targets that are no classes": "只做一次，在创建它们的地方；不是类别的目标也一样",
     "the tokens of one text": "一段文本的 token",
+    "before the optimizer is made": "在创建优化器之前",
+    "as it is called there": "按那里的调用方式",
+    "where a later step needs its gradients, it calls it anew": "后面的步骤如果需要它的梯度，会重新调用它",
+    "the part that it is given": "交给优化器的那一部分",
     "in the place of shuffle=True or another sampler": "代替 shuffle=True 或其他采样器",
     "its loader takes no shuffle=True and no sampler; Hugging Face's Trainer needs max_steps then": (
         "它的 DataLoader 不接受 shuffle=True 和采样器；Hugging Face 的 Trainer 这时需要 max_steps"

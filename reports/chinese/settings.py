@@ -22,6 +22,8 @@ NAMES = {
     "pin_thread": "有线程锁页 batch",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
+    "unused_pass": "无人使用的梯度",
+    "trains_part": "只训练模型的一部分",
     "compiled": "由 torch.compile 编译",
     "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",

@@ -64,6 +64,28 @@ def pad_less(*, place: str) -> Fix:
     )
 
 
+def freeze_rest(*, place: str, backward: float | None) -> Fix:
+    takes = "" if backward is None else f", {percent(backward)} of the time,"
+    return Fix(
+        "Compute no gradients of what is not trained",
+        f"The optimizer at {place} is given a part of the model only, and no gradient is kept from the rest: the "
+        f"backward pass{takes} computes them and nobody uses them. What it computes for the part itself stays.",
+        "model.requires_grad_(False)  # before the optimizer is made\n"
+        "model.head.requires_grad_(True)  # the part that it is given",
+    )
+
+
+def detach_unused(*, place: str, part: float | None) -> Fix:
+    takes = "" if part is None else f" The call takes {percent(part)} of the time, and its backward pass comes on top."
+    return Fix(
+        "Compute no gradients for a module that does not step",
+        f"What is called at {place} goes into another module, whose optimizer steps next. The backward pass goes on "
+        f"through it, and its own gradients are cleared before its optimizer takes them.{takes}",
+        "with torch.no_grad():\n    fake = generator(noise)  # as it is called there\n"
+        "# where a later step needs its gradients, it calls it anew",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"The script limits it to {counted(threads, 'thread')}" if in_code else f"OMP_NUM_THREADS is {threads}"
     return Fix(

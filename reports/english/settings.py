@@ -22,6 +22,8 @@ NAMES = {
     "pin_thread": "A thread pins batches",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
+    "unused_pass": "Gradients nobody uses",
+    "trains_part": "Trains a part of the model",
     "compiled": "Compiled by torch.compile",
     "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",

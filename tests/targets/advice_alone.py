@@ -780,6 +780,23 @@ def an_option_of_the_optimizer_trains_the_same() -> None:
 
 
 @check
+def what_is_not_trained_gets_no_gradients() -> None:
+    model = torch.nn.Sequential()
+    model.body, model.head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    exec(advice("arithmetic.freeze_rest"), {"model": model})
+    model.head(model.body(torch.ones(2, 4))).sum().backward()
+    assert [one.grad is None for one in model.parameters()] == [True, True, False, False]
+
+
+@check
+def a_pass_without_gradients_makes_the_same() -> None:
+    generator, noise = small_model(), torch.randn(4, 8)
+    names = run("arithmetic.detach_unused", {"generator": generator, "noise": noise})
+    assert torch.equal(names["fake"], generator(noise))
+    assert not names["fake"].requires_grad
+
+
+@check
 def what_the_step_need_not_wait_for_runs_in_a_process_of_its_own() -> None:
     names: dict[str, Any] = {"multiprocessing": torch.multiprocessing, "work": os.getpid, "plain_data": None}
     code = advice("interpreter.own_process").replace("pool.submit(work, plain_data)", "done = pool.submit(work)")

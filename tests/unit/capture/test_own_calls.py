@@ -143,3 +143,105 @@ def test_of_many_calls_that_of_the_loop_is_kept() -> None:
     many = "\n".join(["torch.set_num_threads(1)"] * 100)
     loop = "for x in train:\n    f(x).backward()"
     assert used(f"{many}\n{VALID}\n{TRAIN}\n{loop}") == {TRAIN: True}
+
+
+HEAD = "optimizer = torch.optim.Adam(model.fc.parameters(), lr=1e-3)"
+STEP = """
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "whole"),
+    [
+        (HEAD + STEP, False),
+        (HEAD.replace("model.fc", "model.layers[-1]") + STEP, False),
+        (HEAD.replace("Adam(", "Adam(params=") + STEP, False),
+        (HEAD + STEP + "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", False),
+        (HEAD + STEP + "with torch.no_grad():\n    for x, y in held_out:\n        model(x)\n", False),
+        (HEAD.replace("model.fc", "model") + STEP, None),
+        (HEAD + "\nother = Lion(model.body.parameters())" + STEP, None),
+        (HEAD + "\nfor p in model.body.parameters(): p.requires_grad = False" + STEP, None),
+        (HEAD + "\nmodel.body.requires_grad_(False)" + STEP, None),
+        (HEAD + STEP.replace("model(x)", "model.fc(features(x))"), None),
+        (HEAD + STEP.replace("    loss =", "    with torch.no_grad(): seen = body(x)\n    loss ="), None),
+        ("class Net:\n  def forward(self, x):\n    return self.fc(self.body(x).detach())\n" + HEAD + STEP, None),
+        ("optimizer = Adam(filter(lambda p: p.requires_grad, model.fc.parameters()))" + STEP, None),
+        # Lightning's module calls itself, and what it is made of by name.
+        (
+            "class Lit:\n  def configure_optimizers(self):\n    return torch.optim.SGD(self.net.parameters())\n"
+            "  def training_step(self, batch):\n    return self(batch)\n",
+            None,
+        ),
+    ],
+)
+def test_an_optimizer_of_a_part_is_told_where_nothing_keeps_gradients_from_the_rest(
+    source: str, whole: bool | None
+) -> None:
+    calls = [call for call in found(source) if call.callee in ("Adam", "SGD")]
+    assert [call.used for call in calls] == [whole] * len(calls)
+    assert calls or "Adam(filter" in source
+
+
+GAN = """
+opt_d = torch.optim.Adam(D.parameters())
+opt_g = torch.optim.Adam(G.parameters())
+for real in loader:
+    fake = G(noise())
+    loss = D(real).mean() - D(fake).mean()
+    opt_d.zero_grad()
+    loss.backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    loss = D(G(noise())).mean()
+    loss.backward()
+    opt_g.step()
+"""
+IN_METHODS = """
+class Gan:
+    def __init__(self):
+        self.opt_d = torch.optim.RMSprop(self.D.parameters())
+        self.opt_g = torch.optim.RMSprop(self.G.parameters())
+    def critic_step(self, real):
+        loss = self.D(self.G(self.noise())).mean() - self.D(real).mean()
+        self.opt_d.zero_grad(set_to_none=True)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.opt_d)
+    def generator_step(self):
+        self.G.zero_grad()
+        self.D(self.G(self.noise())).mean().backward()
+        self.opt_g.step()
+"""
+AUTOENCODER = """
+opt_e = torch.optim.Adam(E.parameters())
+opt_d = torch.optim.Adam(D.parameters())
+for x in loader:
+    opt_e.zero_grad(); opt_d.zero_grad()
+    loss = D(E(x)).mean()
+    loss.backward()
+    opt_d.step()
+    opt_e.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "unused"),
+    [
+        (GAN, ["fake = G(noise())"]),
+        (IN_METHODS, ["loss = self.D(self.G(self.noise())).mean() - self.D(real).mean()"]),
+        (GAN.replace("D(fake)", "D(fake.detach())"), []),
+        (GAN.replace("    fake = G(noise())", "    with torch.no_grad():\n        fake = G(noise())"), []),
+        (GAN.replace("    opt_g.zero_grad()\n", ""), []),  # then the generator learns from both
+        (GAN.replace("D(fake)", "D(other)"), []),
+        (GAN.replace("opt_g = torch.optim.Adam(G.parameters())", "opt_g = make(G)"), []),
+        (AUTOENCODER, []),
+        (AUTOENCODER.replace("    opt_d.step()\n    opt_e.step()", "    opt_e.step()\n    opt_d.step()"), []),
+    ],
+)
+def test_a_pass_whose_gradients_are_cleared_before_they_are_used_is_found(source: str, unused: list[str]) -> None:
+    calls = [call for call in found(source) if call.callee not in ("Adam", "RMSprop")]
+    assert [call.text for call in calls if call.used is not None] == unused
+    assert all(call.used is False for call in calls if call.text in unused)

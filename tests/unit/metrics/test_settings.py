@@ -240,6 +240,12 @@ def test_without_stacks_the_source_says_which_optimizer_it_is(made: list[str], u
     assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), *calls])).get("update") == update
 
 
+@pytest.mark.parametrize(("whole", "place"), [(False, "/job/train.py:3 main"), (None, None)])
+def test_where_a_part_of_the_model_is_trained_is_told(whole: bool | None, place: str | None) -> None:
+    call = SourceCall("/job/train.py", 3, "Adam(model.fc.parameters())", "Adam", "main", whole)
+    assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), call])).get("trains_part") == place
+
+
 def test_where_every_text_is_padded_is_told() -> None:
     call = SourceCall("/job/data.py", 40, "ids = tok(text, padding='max_length')", "tok", "encode", None)
     assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))["pads_all"] == "/job/data.py:40 encode"

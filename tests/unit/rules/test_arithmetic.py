@@ -157,3 +157,26 @@ def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:
     assert titles(found)[0] == title
     assert found.predicted_speedup == pytest.approx(1 / (1 - found.share / 2))
     assert title not in titles(finding("cpu.model_compute", numbers={"double_precision": 0.05}))
+
+
+@pytest.mark.parametrize(
+    ("place", "backward", "told"), [("", 0.6, None), ("t.py:9 main", 0.02, None), ("t.py:9 main", 0.6, 2.17)]
+)
+def test_gradients_that_nobody_uses_are_not_computed(place: str, backward: float, told: float | None) -> None:
+    settings: dict[str, str | float] = {"trains_part": place} if place else {}
+    found = finding("cpu.model_compute", share=0.95, settings=settings, backward=backward)
+    fixes = {fix.title: fix for fix in worded_fixes(found)}
+    fix = fixes.get("Compute no gradients of what is not trained")
+    assert (fix.predicted_speedup if fix else None) == (told if told is None else pytest.approx(told, abs=0.01))
+
+
+def test_a_pass_whose_gradients_are_cleared_is_made_without_them() -> None:
+    """Of the backward pass goes as much as the call is of the forward pass."""
+    settings: dict[str, str | float] = {"unused_pass": "gan.py:9 critic_step"}
+    phases = {"forward": 0.3, "loss": 0.1, "backward": 0.5}
+    found = finding("cpu.model_compute", share=0.95, settings=settings, numbers={"unused_pass": 0.2}, **phases)
+    fix = next(fix for fix in worded_fixes(found) if "does not step" in fix.title)
+    assert fix.predicted_speedup == pytest.approx(1 / 0.75)
+    assert "gan.py:9 critic_step" in fix.why
+    unseen = finding("cpu.model_compute", share=0.95, settings=settings, **phases)
+    assert next(fix for fix in worded_fixes(unseen) if "does not step" in fix.title).predicted_speedup is None

@@ -154,18 +154,24 @@ def without_recomputing(case: Case, cause: str, values: Mapping[str, Any]) -> Ga
 
 
 def by_freezing(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
-    """Most of the backward pass, if what is trained is at the end of the model; next to nothing if at its beginning."""
+    """Most of the backward pass, if what is trained is at the end of the model; next to nothing if at its beginning.
+
+    Of one that took half of the time three quarters went (measured, convolutions with a linear layer that is trained).
+    """
     backward = values["backward"]
-    return None if backward is None else Gain(0.0, 0.9 * backward, backward)
+    return None if backward is None else Gain(0.0, 0.75 * backward, backward)
 
 
 def without_gradients(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
-    """What the backward pass takes for a part of the forward pass: as much of it as that is of the forward pass."""
+    """What the backward pass takes for a part of the forward pass: as much of it as that is of the forward pass.
+
+    Or half as much again, where that part's layers are dearer backwards than the others (0.31 measured, 0.20 told).
+    """
     forward = case.phase("forward") + case.phase("loss")
     if values["part"] is None or not forward:
         return None
     backward = min(1.0, values["part"] / forward) * case.phase("backward")
-    return Gain(backward / 2, backward, backward)
+    return Gain(backward / 2, backward, 1.5 * backward)
 
 
 def part_value(name: str) -> Estimate:

@@ -235,10 +235,26 @@ def with_loop_positions(
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
                 leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
                 phase = "logging" if logs else "other"
-                between = side == AFTERWARDS and _precedes(stack, models)
-                found[number] = replace(
-                    found[number], phase=phase, detail=side, leads_to_backward=leads, precedes_model=between
-                )
+                found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
+    return found
+
+
+def with_calls_below(
+    stacks: Sequence[tuple[Frame, ...]],
+    locations: Sequence[CodeLocation],
+    main_threads: Iterable[Mapping[int, float]],
+) -> list[CodeLocation]:
+    """Marks what is below a call of the model and above another one; what evaluates is not made ready for by that.
+
+    The arguments are those of ``with_loop_positions``; it is known of the locations which evaluate.
+    """
+    found = list(locations)
+    for amounts in main_threads:
+        trains = {number: amount for number, amount in amounts.items() if not found[number].in_evaluation}
+        models = _lines_of("forward", stacks, found, trains)
+        for number in trains:
+            if found[number].detail == AFTERWARDS and _precedes(stacks[number], models):
+                found[number] = replace(found[number], precedes_model=True)
     return found
 
 

@@ -55,7 +55,7 @@ class ThreadKinds:
             return "collective"
         if thread.tid not in self._gil.python_threads(thread.pid):
             return "pool" if self._is_in_pool(thread) else "other"
-        if self.pins(thread) or self._waits_for_its_own(thread.pid):
+        if self.pins(thread) or self._is_served(thread.pid):
             return "supplier"
         return "GIL holder" if self._gil.keeps(thread.pid, thread.tid) else "other"
 
@@ -106,26 +106,28 @@ class ThreadKinds:
         """Whether a process prepares input: one that is started beside the training, to evaluate, serves nobody."""
         if process.role == "worker" or self._is_below_worker(process):
             return True
-        return process.trainer_pid != 0 and self._waits_for_its_own(process.trainer_pid)
+        return process.trainer_pid != 0 and self._is_served(process.trainer_pid)
 
     def _is_below_worker(self, process: Process) -> bool:
         above = (self._processes.by_pid.get(pid) for pid in self._processes.ancestors_of(process.pid))
         return any(one is not None and one.role == "worker" for one in above)
 
-    def _waits_for_its_own(self, pid: int) -> bool:
-        """Whether a trainer was seen waiting for something that threads or helpers of its own may hand to it."""
+    def _is_served(self, pid: int) -> bool:
+        """Whether a trainer was seen waiting for, or taking, what threads or helpers of its own may hand to it."""
         if pid not in self._supplied:
             times = self._threads.main_times(pid, most=ENOUGH)
-            waits = sum(self._waits_for_others(pid, time) for time in times)
-            self._supplied[pid] = waits >= thresholds.SUPPLIED_BY_ITS_OWN * len(times)
+            served = sum(self._takes_from_others(pid, time) for time in times)
+            self._supplied[pid] = served >= thresholds.SUPPLIED_BY_ITS_OWN * len(times)
         return self._supplied[pid]
 
-    def _waits_for_others(self, pid: int, time_ns: int) -> bool:
-        """Whether a trainer waits at an instant for somebody who is no loader worker."""
+    def _takes_from_others(self, pid: int, time_ns: int) -> bool:
+        """Whether a trainer waits at an instant for somebody who is no loader worker, or unpacks what that sent."""
         state = self._threads.main_at(pid, time_ns)
-        if state.is_runnable or state.is_blocked:
+        if state.is_blocked:
             return False
         location = self._locator.locate(pid, time_ns, state)
+        if state.is_runnable and location.detail != "hand over":
+            return False
         if location.detail == "compile" or (not location.waits and location.phase != "data"):
             return False
         if not self._processes.workers_of(pid):

@@ -26,7 +26,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
+from perfdoctor.timeline.code_location import CodeLocation, locate, with_calls_below, with_loop_positions
 from perfdoctor.timeline.evaluation import with_evaluation
 from perfdoctor.timeline.machine_code import CodeSamples
 
@@ -158,6 +158,7 @@ class Stacks:
         mains = [one.amounts_ns() for one in stacks.series if one.is_main]
         stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls)
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
+        stacks.locations = with_calls_below(stacks.frames, stacks.locations, mains)
         return stacks
 
     @cached_property

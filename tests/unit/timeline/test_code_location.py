@@ -1,5 +1,7 @@
 """Phases are determined from frames of torch and the standard library, whatever the job's own code is called."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
@@ -11,6 +13,7 @@ from perfdoctor.timeline.code_location import (
     is_beside,
     locate,
     marked_location,
+    with_calls_below,
     with_loop_positions,
 )
 
@@ -264,8 +267,13 @@ def test_what_lies_between_two_calls_of_the_model_may_serve_the_second() -> None
     """An agent acts, and learns from a batch of what it has seen, which NumPy makes."""
     stacked, logged = (main(24), own(7, "draw"), LIBRARY), (main(28), own(9, "metrics"), LIBRARY)
     loop = [stacked, logged, (main(22), MODULE), (main(26), MODULE), (main(27), BACKWARD)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(5), 5.0)])
-    assert [(one.detail, one.precedes_model) for one in found[:2]] == [(AFTERWARDS, True), (AFTERWARDS, False)]
+    amounts = [dict.fromkeys(range(5), 5.0)]
+    found = with_loop_positions(loop, [locate(one) for one in loop], amounts)
+    seen = with_calls_below(loop, found, amounts)
+    assert [(one.detail, one.precedes_model) for one in seen[:2]] == [(AFTERWARDS, True), (AFTERWARDS, False)]
+    # A call that evaluates learns from nothing.
+    found[3] = replace(found[3], in_evaluation=True, evaluates=True)
+    assert not any(one.precedes_model for one in with_calls_below(loop, found, amounts))
 
 
 def test_where_no_sample_met_the_models_call_the_backward_pass_shows_what_lies_above_it() -> None:

@@ -86,8 +86,17 @@ def test_what_a_loader_worker_starts_supplies_as_it_does() -> None:
     assert job.cpu.delay_parts(jobs.at(5))["cpu.input_preprocessing"] == pytest.approx(1, abs=0.01)
 
 
-@pytest.mark.parametrize(("waits", "cause"), [(False, "cpu.contention"), (True, "cpu.input_preprocessing")])
-def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_waits_for_it(waits: bool, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("states", "takes", "cause"),
+    [
+        ("R", False, "cpu.contention"),
+        ("RRS", True, "cpu.input_preprocessing"),
+        ("RRR", True, "cpu.input_preprocessing"),  # what it takes was always there in time
+    ],
+)
+def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_takes_something(
+    states: str, takes: bool, cause: str
+) -> None:
     """An evaluation beside the training takes a core from it, and prepares nothing."""
     backward = (Frame("/job/train.py", "main", 9), Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 623))
     asking = (
@@ -97,8 +106,8 @@ def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_waits_for_it(wai
     job = jobs.timeline(
         [
             *jobs.process(TRAINER, parent=0),
-            *jobs.thread(TRAINER, TRAINER, "RRS" if waits else "R", call="read", target="pipe", run=0.5, delay=0.5),
-            *jobs.stacks(TRAINER, *([backward, backward, asking] if waits else [backward])),
+            *jobs.thread(TRAINER, TRAINER, states, call="read", target="pipe", run=0.5, delay=0.5),
+            *jobs.stacks(TRAINER, *([backward, backward, asking] if takes else [backward])),
             *jobs.process(WORKER, parent=TRAINER),
             *jobs.thread(WORKER, WORKER, run=0.5, delay=0.5),
             *jobs.readings("job", "usable_cores", 1.0),

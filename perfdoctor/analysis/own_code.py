@@ -50,7 +50,7 @@ def _clear(calls: Iterable[SourceCall], *, of_training: bool) -> Iterator[OwnCal
     there = list(dict.fromkeys(calls))
     for names in SAME_ARGUMENTS:
         alike = [call for call in there if call.callee in names]
-        others = [call for call in alike if call.used is not None and not call.used]
+        others = [call for call in alike if call.is_unused] if names == LOADERS else []
         if names == LOADERS and not of_training:
             found = others
         else:

@@ -47,6 +47,11 @@ class SourceCall(NamedTuple):
         """Where it is, as lines of the job's own code are written."""
         return f"{self.file}:{self.line} {self.function}"
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is known that what goes with it is not used, as ``used`` says."""
+        return self.used is not None and not self.used  # SQLite has numbers for both
+
 
 class SourceLoop(NamedTuple):
     """A loop in the job's own source, or a comprehension, that does not go over what it calls, as layers or transforms.

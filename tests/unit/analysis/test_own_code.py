@@ -30,6 +30,7 @@ def call(line: int, callee: str = "DataLoader", *, used: bool | None = None) -> 
         ([call(3, used=True), call(9, used=True)], []),
         ([call(3), call(5, "Adam"), call(9, "StatefulDataLoader", used=True)], [9, 5]),
         ([call(5, "Adam"), call(6, "SGD")], []),  # of a GAN, or one by configuration
+        ([call(5, "Adam", used=False)], [5]),  # given a part of the model: it is the job's optimizer all the same
         ([call(5, "Lion")], []),
     ],
 )

@@ -45,6 +45,8 @@ def find_unused_passes(tree: ast.Module) -> list[ast.Call]:
         tree: the syntax of the file.
     """
     trains = _optimized(tree)
+    if len(trains) < 2:  # as in most files: nothing else could be trained by what it makes
+        return []
     updates = [update for block in _blocks(tree) for update in _updates(block, trains)]
     clear = {
         module

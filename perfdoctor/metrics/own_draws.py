@@ -26,7 +26,7 @@ def part_after_draws(stacks: Stacks, draws: Iterable[SourceDraw], lines: Mapping
     by_file: dict[str, list[SourceDraw]] = {}
     for draw in draws:
         by_file.setdefault(draw.file, []).append(draw)
-    spent = Amounts.summed(series.amounts_ns() for series in stacks.series if series.is_main)
+    spent = stacks.spent_ns()
     train = {
         (frame.file, frame.function)
         for number in spent

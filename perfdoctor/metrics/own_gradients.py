@@ -6,24 +6,18 @@ from collections.abc import Iterable
 
 from perfdoctor.knowledge.libraries import LOADERS, UPDATES
 from perfdoctor.recording.own_source import SourceCall
-from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
-
-
-def is_for_nothing(call: SourceCall) -> bool:
-    """Whether gradients that go with a call are known to be used by nobody."""
-    return call.used is not None and not call.used
 
 
 def unused_pass(calls: Iterable[SourceCall]) -> SourceCall | None:
     """Where a module is called whose gradients nobody uses: the first of such calls; None if there is none."""
     others = (call for call in calls if call.callee not in UPDATES and call.callee not in LOADERS)
-    return next(filter(is_for_nothing, others), None)
+    return next((call for call in others if call.is_unused), None)
 
 
 def part_in_call(stacks: Stacks, call: SourceCall) -> float | None:
     """The fraction of the main threads' time that lies in a call, and in what that calls; None where none was seen."""
-    spent = Amounts.summed(series.amounts_ns() for series in stacks.series if series.is_main)
+    spent = stacks.spent_ns()
     lines = range(call.line, call.line + call.text.count("\n") + 1)
     inside = sum(
         amount

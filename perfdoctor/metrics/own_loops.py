@@ -44,7 +44,7 @@ class OwnLoops:
         by_file: dict[str, list[SourceLoop]] = {}
         for loop in loops:
             by_file.setdefault(loop.file, []).append(loop)
-        spent = Amounts.summed(series.amounts_ns() for series in stacks.series if series.is_main)
+        spent = stacks.spent_ns()
         around = {number: [*_around(stacks.frames[number], by_file)] for number in spent}
         self._train = {
             loop

@@ -57,7 +57,7 @@ from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_gradients import is_for_nothing, unused_pass
+from perfdoctor.metrics.own_gradients import unused_pass
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings
@@ -115,15 +115,16 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["loader"] = "no"
     if enough:
         found.setdefault("parallel", "no")
-    made = {UPDATES[call.callee] for call in job.source_calls if call.callee in UPDATES}
-    if "update" not in found and not enough and len(made) == 1:
-        found["update"] = made.pop()  # without stacks its frames are not seen
+    makes = [call for call in job.source_calls if call.callee in UPDATES]
+    updates = {UPDATES[call.callee] for call in makes}
+    if "update" not in found and not enough and len(updates) == 1:
+        found["update"] = updates.pop()  # without stacks its frames are not seen
+    if len(makes) == 1 and makes[0].is_unused:
+        found["trains_part"] = makes[0].place
     if setting := [call.text for call in job.source_calls if call.callee in THREADS]:
         found["threads_set"] = _largest_number(setting)
     if padding := next((call for call in job.source_calls if PADS_ALL.search(call.text)), None):
         found["pads_all"] = padding.place
-    if len(makes := [call for call in job.source_calls if call.callee in UPDATES]) == 1 and is_for_nothing(makes[0]):
-        found["trains_part"] = makes[0].place
     if (call := unused_pass(job.source_calls)) is not None:
         found["unused_pass"] = call.place
     if (asked := how_asked(job)) is not None:

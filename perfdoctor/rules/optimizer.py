@@ -17,7 +17,7 @@ def fuse_optimizer(case: Case) -> Iterator[Advice]:
     share, update = update_share(case), str(case.settings.get("update", ""))
     if share < thresholds.OPTIMIZER_SHARE or case.settings.get("optimizer") == FUSED:
         return
-    trainer = case.settings.get("loop") == "transformers"
+    trainer = case.loop == "transformers"
     if update and (update == ADAM or not trainer):
         yield advise("optimizer.fused", share=share, gpu=case.uses_gpu, trainer=trainer, update=update)
     elif case.uses_gpu and not trainer:

@@ -184,8 +184,7 @@ def _confidence(kind: str, ends: Sequence[Halt]) -> float:
 
 def _place_of_end(chain: Sequence[Halt]) -> int:
     """How sure it is that the last of a chain, in what is known at all, holds up those before it."""
-    known = [halt.kind for halt in chain if halt.kind != kinds.UNKNOWN]
-    return place_by_sureness(known[-1] if known else kinds.UNKNOWN)
+    return place_by_sureness(_last_known(chain))
 
 
 def _last_rank(chain: Sequence[Halt], elsewhere: Sequence[int]) -> int:
@@ -200,6 +199,10 @@ def _without_folder(line: str) -> str:
 
 def _kind_of(chain: Sequence[Halt]) -> str:
     """What the last of those sits in that run the job's own code; workers without work are one that was lost."""
-    known = [halt.kind for halt in chain if halt.kind != kinds.UNKNOWN]
-    kind = known[-1] if known else kinds.UNKNOWN
+    kind = _last_known(chain)
     return kinds.LOCK if kind in (LOADER, COLLECTIVE) else kind
+
+
+def _last_known(chain: Sequence[Halt]) -> str:
+    """In what the last of those sits of which that is known."""
+    return next((halt.kind for halt in reversed(chain) if halt.kind != kinds.UNKNOWN), kinds.UNKNOWN)

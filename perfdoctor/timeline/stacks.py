@@ -171,6 +171,10 @@ class Stacks:
                     found.setdefault(line, Amounts())[package_of(self.frames[number][-1].file)] += amount_ns
         return found
 
+    def spent_ns(self) -> Amounts[int]:
+        """Nanoseconds by stack, of all main threads together."""
+        return Amounts.summed(series.amounts_ns() for series in self.series if series.is_main)
+
     def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""
         return next((one for one in self.series if one.pid == pid and one.is_main), None)

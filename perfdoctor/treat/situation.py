@@ -67,7 +67,7 @@ class Situation:
         self.waited = tuple(waited)
         self.own_cores = tuple(own_cores)
         self._facts = facts
-        self._findings = diagnosis.findings
+        self._advice = [fix for one in diagnosis.findings for fix in one.fixes if isinstance(fix, Advice)]
         settings = diagnosis.job.get("settings", {})
         self.cores = max(1, int(float(settings.get("cores") or settings.get("host_cores") or 1)))
         self.trainers = max(1, len(diagnosis.ranks))
@@ -101,23 +101,17 @@ class Situation:
 
     def advised(self, message: str) -> dict[str, Any]:
         """The values of a piece of advice that the diagnosis gives; none where it does not."""
-        for finding in self._findings:
-            for fix in finding.fixes:
-                if isinstance(fix, Advice) and fix.message.id == message:
-                    return dict(fix.message.values)
-        return {}
+        return next((dict(fix.message.values) for fix in self._advice if fix.message.id == message), {})
 
     def predicted(self, treatment: Treatment) -> float | None:
         """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
-        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
-        same = [fix.predicted_speedup for fix in fixes if fix.message.id in treatment.fixes and fix.predicted_speedup]
-        return max(same, default=None)
+        same = [fix.predicted_speedup for fix in self._advice if fix.message.id in treatment.fixes]
+        return max(filter(None, same), default=None)
 
     def by_hand(self, treatments: Sequence[Treatment]) -> tuple[Advice, ...]:
         """What the diagnosis predicts a gain for, and none of the treatments changes: each piece of advice once."""
         tried = {fix for one in treatments for fix in one.fixes}
-        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
-        left = [fix for fix in fixes if fix.message.id not in tried and (fix.predicted_speedup or 1.0) > 1.0]
+        left = [one for one in self._advice if one.message.id not in tried and (one.predicted_speedup or 1.0) > 1.0]
         return tuple({fix.message.id: fix for fix in reversed(left)}.values())[::-1]
 
     def most(self, treatment: Treatment) -> float | None:

@@ -29,7 +29,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OV
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
-from perfdoctor.metrics.arithmetic import fresh_memory, part_in_double
+from perfdoctor.metrics.arithmetic import fresh_memory, in_double
 from perfdoctor.metrics.helpers import helpers_at_once
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
@@ -273,7 +273,9 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = job.stacks.below_lines
-    put(accounted.job, "double_precision", part_in_double(job))
+    double = in_double(job)
+    put(accounted.job, "double_precision", double and double.part)
+    put(accounted.job, "double_unfolding", double and double.unfolding)
     put(accounted.job, "fresh_memory", fresh_memory(job))
     unused = unused_pass(job.source_calls)
     put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))

@@ -109,7 +109,7 @@ _KERNEL = _any_of(
         r"^_ZSt\d+__\w+2at6native": "the standard library's sorting of tensors",
         "7mt19937|CPUGeneratorImpl": "random numbers",
         "pocketfft": "FFT",
-        "^Sleef_": "elementary functions",
+        r"^(?:_ZGV[a-z][MN]\d+v+_)?Sleef_": "elementary functions, some by the names that vector functions have",
         "^mkl_|^MKL_|^mkl$": "MKL",
         r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*": "BLAS",
         r"dnnl4impl3cpu|dnnl_[sd]gemm": "oneDNN",
@@ -125,13 +125,24 @@ _OF_64_BITS = _any_of(
     {
         r"(?:^|_)(?:cblas_)?[dz](?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)": "BLAS and MKL's parts of it",
         r"10VectorizedIdE|EUld+E": "at::vec's vectors, and the functions of loops over elements",
+        r"[a-z]2d_(?:copy|acc)IdE": "windows of convolutions, laid out for BLAS",
+        r"mkl_vml_kernel_d[A-Z]|Sleef_\w+d\d+_u": "vectors of elementary functions",
     }
 )
 _OF_32_BITS = _any_of(
     {
         r"(?:^|_)(?:cblas_)?[sc](?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)": "BLAS and MKL's parts of it",
         r"10VectorizedIfE|EUlf+E": "at::vec's vectors, and the functions of loops over elements",
+        r"[a-z]2d_(?:copy|acc)IfE": "windows of convolutions, laid out for BLAS",
+        r"mkl_vml_kernel_s[A-Z]|Sleef_\w+f\d+_u": "vectors of elementary functions",
         r"dnnl": "oneDNN, which knows no wider ones",
+    }
+)
+# Convolutions that ATen lays out window by window for BLAS, as it does with what oneDNN has no kernels for.
+_UNFOLDS = _any_of(
+    {
+        r"unfolded[23]d_(?:copy|acc)": "convolutions in two dimensions, or one",
+        r"(?:im|vol)2col|col2(?:im|vol)": "dilated and transposed ones, and those in three",
     }
 )
 # Anywhere else: code that torch.compile generates.
@@ -192,6 +203,11 @@ def bits(image: str, symbol: str) -> int | None:
     if _OF_64_BITS.search(symbol):
         return 64
     return 32 if _OF_32_BITS.search(symbol) else None
+
+
+def unfolds(symbol: str) -> bool:
+    """Whether a kernel lays windows of a convolution out for BLAS."""
+    return _UNFOLDS.search(symbol) is not None
 
 
 def _in_torch(symbol: str) -> CodeKind:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PAGE_BYTES
-from perfdoctor.knowledge.symbols import bits
+from perfdoctor.knowledge.symbols import bits, unfolds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.job import JobTimeline
@@ -20,18 +21,36 @@ from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 _FILES = ("data", "saving")
 
 
-def part_in_double(job: JobTimeline) -> float | None:
-    """Of the trainers' arithmetic of known precision, the fraction in double; None where too little was seen."""
+class DoublePrecision(NamedTuple):
+    """What the trainers compute in double precision.
+
+    Attributes:
+        part: of the arithmetic of known precision.
+        unfolding: the part of it that lays windows of convolutions out for BLAS: oneDNN knows no double precision.
+    """
+
+    part: float
+    unfolding: float
+
+
+def in_double(job: JobTimeline) -> DoublePrecision | None:
+    """The trainers' arithmetic in double precision; None where too little was seen."""
     mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
     tids = {main.tid for main in mains if main is not None}
     named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
     seen: Counter[int | None] = Counter()
+    unfolding = 0
     columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
     for (tid, image, offset, symbol), count in Counter(zip(*columns, strict=True)).items():
         if tid in tids:
-            seen[bits(image, symbol or named.get((image, offset), ""))] += count
+            name = symbol or named.get((image, offset), "")
+            width = bits(image, name)
+            seen[width] += count
+            unfolding += count if width == 64 and unfolds(name) else 0
     known = seen[32] + seen[64]
-    return seen[64] / known if known >= thresholds.SEEN_STACKS else None
+    if known < thresholds.SEEN_STACKS:
+        return None
+    return DoublePrecision(seen[64] / known, unfolding / max(1, seen[64]))
 
 
 def fresh_memory(job: JobTimeline) -> float | None:

@@ -79,6 +79,7 @@ THREADS: dict[str, Metric] = {
     "drawn_before": Metric("preparation after something is drawn at random, another in each epoch", "of it", "stacks"),
     "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),
+    "double_unfolding": Metric("of that, laying windows of convolutions out for BLAS", "of it", "code"),
     "fresh_memory": Metric("trainer taking memory anew from the kernel, page by page", _OF_TIME, "threads"),
     "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
     "collected_by_hand": Metric("garbage collection at a line that does nothing else", "of it", "stacks"),

@@ -23,7 +23,8 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     yield from _give_equal_work(case)
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
-        yield advise("arithmetic.single_precision", part=double)
+        unfolds = (case.number("double_unfolding") or 0.0) >= thresholds.UNFOLDING
+        yield advise("arithmetic.single_precision", part=double, unfolds=unfolds)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
     yield from _keep_memory(case)

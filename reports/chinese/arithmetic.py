@@ -12,10 +12,11 @@ def computing_refuted() -> str:
     return "把批大小减半：如果每步耗时和以前一样，时间就不是花在计算上。"
 
 
-def single_precision(*, part: float) -> Fix:
+def single_precision(*, part: float, unfolds: bool) -> Fix:
+    longer = "；卷积还要更久，因为 oneDNN 只有单精度的卷积" if unfolds else ""
     return fix(
         "用单精度计算",
-        f"能看出精度的计算中，{percent(part)} 是双精度，耗时是单精度的两倍。"
+        f"能看出精度的计算中，{percent(part)} 是双精度，耗时是单精度的两倍{longer}。"
         "NumPy 和 pandas 生成 64 位的数，由它们得到的张量也保持 64 位。",
     )
 

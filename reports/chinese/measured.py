@@ -32,6 +32,7 @@ _THREADS = {
     "of what runs around the arithmetic, libraries other than torch": "计算之外运行的代码中，torch 以外的库所占",
     "garbage collection at a line that does nothing else": "垃圾回收发生在只做回收的一行",
     "arithmetic on the CPU in double precision, where that is seen": "CPU 上能看出精度的计算中，双精度所占",
+    "of that, laying windows of convolutions out for BLAS": "其中把卷积窗口展开给 BLAS 的部分",
     "trainer taking memory anew from the kernel, page by page": "训练进程逐页向内核重新取内存",
     "main threads in a module whose gradients nobody uses": "主线程在梯度无人使用的模块中",
     "preparation after something is drawn at random, another in each epoch": "随机取数之后的准备，各 epoch 不同",

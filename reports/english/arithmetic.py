@@ -12,11 +12,12 @@ def computing_refuted() -> str:
     return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
 
 
-def single_precision(*, part: float) -> Fix:
+def single_precision(*, part: float, unfolds: bool) -> Fix:
+    longer = ", and convolutions, which oneDNN does in single precision only, even longer" if unfolds else ""
     return Fix(
         "Compute in single precision",
-        f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as long. "
-        "NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
+        f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as "
+        f"long{longer}. NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
         "model = model.float()\n"
         "features = features.float()  # once, where they are made; so targets that are no classes",
     )

@@ -32,6 +32,7 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("python_helpers.cpython-311-x86_64-linux-gnu.so", "", "library"),
         ("libtorchvision.so", "", "library"),
         ("[jit]", "", "kernel"),
+        ("libtorch_cpu.so", "_ZGVeN8v_Sleef_exp_u10", "kernel"),
         ("libtorch_cpu.so", "mkl_blas_def_sgemm_kernel_0_zen", "kernel"),
         ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel_0", "kernel"),
         ("libtorch_cpu.so", "mkl_serv_lsame", "dispatch"),

@@ -156,6 +156,8 @@ def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:
     found = finding("cpu.model_compute", numbers={"double_precision": 1.0})
     assert titles(found)[0] == title
     assert found.predicted_speedup == pytest.approx(1 / (1 - found.share / 2))
+    with_convolutions = finding("cpu.model_compute", numbers={"double_precision": 1.0, "double_unfolding": 0.05})
+    assert with_convolutions.predicted_speedup == pytest.approx(1 / (1 - 0.67 * found.share))
     assert title not in titles(finding("cpu.model_compute", numbers={"double_precision": 0.05}))
 
 

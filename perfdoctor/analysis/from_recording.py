@@ -311,10 +311,6 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     )
 
 
-# What an account sums up of a trainer's time, and is a number of its own where there is any.
-_PARTS = ("in_loop", "sampling", "updating", "clipping", "evaluating", "beside", "copying", "recomputing")
-
-
 def measure_accounts(accounts: Sequence[Account]) -> Measured:
     """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
     numbers: Numbers = {}
@@ -323,15 +319,10 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
     put(numbers, "collected_by_hand", _collected_by_hand(accounts))
     by_trainer: dict[int, Numbers] = {}
     for account in accounts:
-        pid, watched = account.trainer.pid, account.seconds
-        own = by_trainer.setdefault(pid, {})
-        put(own, "own_fetching", account.fetching / watched if watched else None, of_process(pid))
-        for name in _PARTS:
-            if part := getattr(account, name):
-                put(own, f"own_{name}", part / watched, of_process(pid))
-        if account.compiling:
-            put(own, "own_compiling", account.compiling / watched, of_process(pid))
-            put(own, "own_recompiling", account.recompiling / watched, of_process(pid))
+        own, times = by_trainer.setdefault(account.trainer.pid, {}), account.activities.seconds
+        for activity in ("fetching", *times):
+            if account.seconds:
+                put(own, f"own_{activity}", times[activity] / account.seconds, of_process(account.trainer.pid))
     return Measured(numbers, by_trainer)
 
 

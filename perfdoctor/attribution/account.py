@@ -7,18 +7,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfdoctor.causes import (
-    BANDWIDTH,
-    INPUT_PREPROCESSING,
-    MODEL_COMPUTE,
-    NETWORK_READ,
-    PYTHON_OVERHEAD,
-    STORAGE_READ,
-)
+from perfdoctor.attribution.activities import Activities
+from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
-from perfdoctor.timeline.code_location import PREPARES, is_beside
+from perfdoctor.timeline.code_location import is_beside
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.share import Share  # it needs recordings, which traces do without
@@ -26,8 +20,6 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.processes import Process
 
 _FORWARD, _BACKWARD, _OPTIMIZER = ("forward", "loss"), "backward", "optimizer"
-# What workers could do in the loop's place.
-_OF_BATCHES = frozenset((INPUT_PREPROCESSING, STORAGE_READ, NETWORK_READ))
 _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
 
@@ -61,18 +53,7 @@ class Account:
         passes: of ``lines``, what lies in the model's passes and the optimizer's step, by cause and phase.
         afterwards: of ``lines``, what lies below all of the model's passes and leads to no backward pass, by cause;
             arithmetic under the model's, whatever it counts for.
-        fetching: in which the main thread prepared batches itself.
-        in_loop: of that, outside of loaders, in the code of the loop.
-        sampling: in which it drew the indices of batches.
-        compiling: in which torch.compile compiled its model.
-        recomputing: in which checkpointed blocks ran their forward pass again.
-        updating: in which the optimizer's step was interpreter and dispatch.
-        clipping: in which gradients were clipped or scaled back.
-        recompiling: of these, after the first step: a step compiles its backward pass and its optimizer after others of
-            its parts have run, and what comes after such parts more often is compiled again.
-        copying: that went into pages which were shared with a process since that was forked.
-        evaluating: in which it evaluated, the reading of batches for that included.
-        beside: of the trainer's Python overhead, in arithmetic below the model's passes that the training does without.
+        activities: what it is at, whatever the time counts for.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
@@ -91,52 +72,19 @@ class Account:
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
     passes: dict[tuple[str, str], Amounts[str]] = field(default_factory=dict)
     afterwards: dict[str, Amounts[str]] = field(default_factory=dict)
-    fetching: float = 0.0
-    in_loop: float = 0.0
-    sampling: float = 0.0
-    compiling: float = 0.0
-    recomputing: float = 0.0
-    updating: float = 0.0
-    clipping: float = 0.0
-    recompiling: float = 0.0
-    evaluating: float = 0.0
-    beside: float = 0.0
-    copying: float = 0.0
-    _has_run: bool = False
-    _compilations_after_a_run: int = 0
+    activities: Activities = field(default_factory=Activities)
     interpreter: float | None = None
     libraries: float | None = None
     outside_torch: Mapping[str, float] = field(default_factory=dict)
     samples: list[Sampled] = field(default_factory=list)
     sampled: int = 0
 
-    def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
+    def add(self, block: int, seconds: float, location: CodeLocation, shares: Sequence[Share]) -> None:
         """Attributes a span of time."""
         self.phases[location.part_of_step] += seconds
-        self.evaluating += seconds * location.in_evaluation
-        if location.detail in ("fetch", PREPARES):
-            self.fetching += seconds
-        elif location.detail == "sampling":
-            self.sampling += seconds
-        elif location.detail == "compile":
-            self.compiling += seconds
-            self._compilations_after_a_run += self._has_run
-            self._has_run = False
-            if self._compilations_after_a_run > thresholds.COMPILATIONS_OF_A_STEP:
-                self.recompiling += seconds
-        elif location.phase in ("backward", "optimizer"):
-            self._has_run = True
-            self.recomputing += seconds * (location.detail == "recompute")
-        prepares = location.detail == PREPARES
-        updates = location.phase == _OPTIMIZER and location.detail != "clip"
-        self.clipping += seconds * (location.detail == "clip")
+        self.activities.add(seconds, location, shares)
         for share in shares:
             amount = share.weight * seconds
-            self.copying += amount * share.copying
-            self.beside += amount * (share.beside and share.rank is None)
-            self.in_loop += amount * (prepares and share.rank is None and share.cause in _OF_BATCHES)
-            if share.cause == PYTHON_OVERHEAD and updates:
-                self.updating += amount
             if share.rank is None:
                 self.own.setdefault(block, Amounts())[share.cause] += amount
                 if share.awaited:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from perfdoctor.analysis.host import HostSummary
 from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.activities import Activities
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.messages import Message
 from perfdoctor.metrics.neighbours import Neighbour
@@ -32,7 +33,7 @@ from perfdoctor.traces.roofline import Achieved, Roofline
 from perfdoctor.traces.steps import TraceWindow
 
 _OF_TRACES = (Rank, TraceWindow, Collectives, CallSites, WholeSteps, Roofline, Achieved)
-_OF_RECORDINGS = (HostSummary, Account, Process, Case, Trainer, Neighbour)
+_OF_RECORDINGS = (HostSummary, Account, Activities, Process, Case, Trainer, Neighbour)
 _CLASSES: dict[str, type[Any]] = {
     one.__name__: one for one in (*_OF_TRACES, *_OF_RECORDINGS, NotExamined, Message, Evidence)
 }

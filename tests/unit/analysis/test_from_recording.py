@@ -31,7 +31,7 @@ def test_compiling_the_parts_of_a_first_step_is_not_compiling_again() -> None:
         account.add(0, 1.0, compiling, [])
         account.add(0, 1.0, CodeLocation(phase), [])
     account.add(0, 1.0, compiling, [])
-    assert account.recompiling == 0.0
+    assert account.activities.seconds["recompiling"] == 0.0
     account.add(0, 1.0, CodeLocation("backward"), [])
     account.add(0, 2.0, compiling, [])
-    assert account.recompiling == 2.0
+    assert account.activities.seconds["recompiling"] == 2.0

@@ -175,7 +175,7 @@ def test_the_backward_pass_is_found_at_the_lines_of_the_forward_pass() -> None:
         account.add(0, seconds, CodeLocation(phase, line=line), [Share(PYTHON_OVERHEAD, 1.0, line=line)])
     moved = account.with_backward_at_forward([PYTHON_OVERHEAD])
     assert moved.lines[PYTHON_OVERHEAD] == pytest.approx({"a.py:1 f": 4.0, "a.py:2 g": 2.0, "a.py:10 main": 1.0})
-    assert moved.updating == pytest.approx(1.0)
+    assert moved.activities.seconds["updating"] == pytest.approx(1.0)
 
 
 def test_what_leads_to_the_backward_pass_has_its_part_in_it() -> None:

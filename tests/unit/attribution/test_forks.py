@@ -56,5 +56,5 @@ def test_it_is_taken_from_what_the_trainer_computes() -> None:
     copying = PAGES * FRESH_S * thresholds.COPIED_PAGE / PERIOD_S
     causes = account.causes().fractions()
     assert causes[WORKER_STARTUP] == pytest.approx(copying, rel=0.25)
-    assert account.copying / account.seconds == pytest.approx(causes[WORKER_STARTUP])
+    assert account.activities.seconds["copying"] / account.seconds == pytest.approx(causes[WORKER_STARTUP])
     assert causes[WORKER_STARTUP] + causes[MODEL_COMPUTE] == pytest.approx(1)

@@ -53,7 +53,7 @@ def test_the_batches_of_an_evaluation_belong_to_it_and_keep_their_cause() -> Non
     fetching = Frame("/home/me/data.py", "Digits.__getitem__", 9)
     turns = [*TRAINING, (main(23), CHECK, MODULE, LAYER), (main(23), CHECK, LOADER, fetching)]
     (account,) = attribute(job(*turns, (main(19), LOADER, fetching)))
-    assert 0.3 < account.evaluating / account.seconds < 0.5
+    assert 0.3 < account.activities.seconds["evaluating"] / account.seconds < 0.5
     assert 0.15 < account.causes()[EVALUATION] / account.seconds < 0.25
     assert 0.3 < account.causes()[INPUT_PREPROCESSING] / account.seconds < 0.5
 

@@ -18,6 +18,7 @@ from perfdoctor.knowledge.libraries import (
     BACKWARD,
     CALLED_NAMES,
     CALLED_PACKAGES,
+    COMM_HOOK,
     GRADIENT,
     IN_GRAPH,
     LOADERS,
@@ -204,7 +205,9 @@ class _Reader(ast.NodeVisitor):
             self.training.add(self._loops)
         looked_for = name in CALLED_NAMES or (name == GRADIENT and _stays_in_graph(node))
         known = looked_for and self._package(node.func) in CALLED_PACKAGES
-        if self._statement is not None and (trains or known or _pads_all(node) or node in self._wanted):
+        hooks = name == COMM_HOOK and isinstance(node.func, ast.Attribute)
+        wanted = trains or hooks or known or _pads_all(node) or node in self._wanted
+        if self._statement is not None and wanted:
             call = _ParsedCall(name, node, self._statement, self._scope)
             self.calls.append(call)
             for target in call.targets:

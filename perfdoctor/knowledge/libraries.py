@@ -145,6 +145,8 @@ NO_GRADIENTS = frozenset(("no_grad", "inference_mode", "set_grad_enabled"))
 TAKES_NO_PARAMETERS = frozenset(("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "sum", "len", "next"))
 # What tokenizers and collators are given that pads every text to one length, however short it is.
 PADS_ALL = re.compile(r"""\b(?:padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True\b)""")
+# What makes ranks exchange numbers of 16 bits, if that is what it is given: FSDP's arguments, and DDP's method.
+EXCHANGE_POLICIES, COMM_HOOK = frozenset(("MixedPrecisionPolicy", "MixedPrecision")), "register_comm_hook"
 # Those that take the same arguments, together.
 SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
     LOADERS,
@@ -153,7 +155,7 @@ SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
     frozenset(("Trainer",)),
     THREADS,
 )
-CALLED_NAMES = frozenset[str]().union(*SAME_ARGUMENTS)
+CALLED_NAMES = EXCHANGE_POLICIES.union(*SAME_ARGUMENTS)
 # Of which packages: others have some of the names for what takes other arguments.
 CALLED_PACKAGES = frozenset(("torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))
 # The Trainer of transformers makes its loaders itself, by arguments of its own.

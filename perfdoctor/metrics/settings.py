@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
-from perfdoctor.knowledge.libraries import PADS_ALL, THREADS, UPDATES, USES
+from perfdoctor.knowledge.libraries import COMM_HOOK, EXCHANGE_POLICIES, PADS_ALL, THREADS, UPDATES, USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
@@ -63,6 +63,7 @@ from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings
 
 if TYPE_CHECKING:
+    from perfdoctor.recording.own_source import SourceCall
     from perfdoctor.recording.reader import Recording
     from perfdoctor.timeline.job import JobTimeline
 
@@ -97,7 +98,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
         samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
         (``perfdoctor.metrics.helpers``); ``threads_set``: how many compute as its source sets it, ``yes`` where that
-        is no plain number; ``pads_all``: where its source pads every text to one length; ``trains_part``: where
+        is no plain number; ``pads_all``: where its source pads every text to one length; ``exchange_policy``: where
+        its source says in which numbers ranks exchange, or with which hook; ``trains_part``: where
         its optimizer is given a part of the model, and nothing keeps gradients from the rest; ``unused_pass``: where
         a module is called whose gradients are cleared before its optimizer steps; and all that
         ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen and ``update`` is
@@ -115,18 +117,10 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["loader"] = "no"
     if enough:
         found.setdefault("parallel", "no")
-    makes = [call for call in job.source_calls if call.callee in UPDATES]
-    updates = {UPDATES[call.callee] for call in makes}
-    if "update" not in found and not enough and len(updates) == 1:
-        found["update"] = updates.pop()  # without stacks its frames are not seen
-    if len(makes) == 1 and makes[0].is_unused:
-        found["trains_part"] = makes[0].place
-    if setting := [call.text for call in job.source_calls if call.callee in THREADS]:
-        found["threads_set"] = _largest_number(setting)
-    if padding := next((call for call in job.source_calls if PADS_ALL.search(call.text)), None):
-        found["pads_all"] = padding.place
-    if (call := unused_pass(job.source_calls)) is not None:
-        found["unused_pass"] = call.place
+    in_source = _said_in_source(job.source_calls)
+    if enough:  # its frames would have been seen
+        in_source.pop("update", None)
+    found = {**in_source, **found}
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):
@@ -137,6 +131,26 @@ def read_code_settings(job: JobTimeline) -> Settings:
             found["backend"] = backend
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
+    return found
+
+
+def _said_in_source(calls: Sequence[SourceCall]) -> Settings:
+    """What calls in the job's own source show, as they are written."""
+    found: Settings = {}
+    makes = [call for call in calls if call.callee in UPDATES]
+    updates = {UPDATES[call.callee] for call in makes}
+    if len(updates) == 1:
+        found["update"] = updates.pop()
+    if len(makes) == 1 and makes[0].is_unused:
+        found["trains_part"] = makes[0].place
+    if setting := [call.text for call in calls if call.callee in THREADS]:
+        found["threads_set"] = _largest_number(setting)
+    if padding := next((call for call in calls if PADS_ALL.search(call.text)), None):
+        found["pads_all"] = padding.place
+    if policy := next((call for call in calls if call.callee in (*EXCHANGE_POLICIES, COMM_HOOK)), None):
+        found["exchange_policy"] = policy.place
+    if (call := unused_pass(calls)) is not None:
+        found["unused_pass"] = call.place
     return found
 
 

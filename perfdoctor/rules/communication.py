@@ -62,7 +62,8 @@ def _replicate_otherwise(case: Case) -> Iterator[Advice]:
     # DDP refuses bfloat16 without NCCL (torch 2.13).
     nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
     by_hand = _is_by_hand(case)
-    yield advise("communication.half_precision", nccl=nccl, by_hand=by_hand)
+    if not _has_policy(case):
+        yield advise("communication.half_precision", nccl=nccl, by_hand=by_hand)
     if by_hand:
         yield advise("communication.use_ddp")
     else:
@@ -74,7 +75,8 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
     way, used = _way(case), case.gpu_memory
     if used is None or used < thresholds.ROOM_FOR_BATCH:
         yield advise("communication.gather_once", way=way, used=used)
-    yield advise("communication.sharded_half_precision", way=way)
+    if not _has_policy(case):
+        yield advise("communication.sharded_half_precision", way=way)
     yield advise("communication.prefetch_parameters", way=way)
     if _has_several_hosts(case):
         yield advise("communication.shard_within_host", way=way, ranks=_ranks_of_host(case))
@@ -96,6 +98,11 @@ def _exchange_seldom(case: Case) -> Advice:
 def _way(case: Case) -> str:
     """How ranks share the model; "" where it is not known."""
     return str(case.settings.get("parallel", ""))
+
+
+def _has_policy(case: Case) -> bool:
+    """Whether the job says itself in which numbers its ranks exchange; what it says is not read."""
+    return "exchange_policy" in case.settings
 
 
 def _is_sharded(case: Case) -> bool:

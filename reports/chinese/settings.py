@@ -20,6 +20,7 @@ NAMES = {
     "worker_threads": "加载 worker 的线程数",
     "start_method": "worker 的启动方式",
     "pin_thread": "有线程锁页 batch",
+    "exchange_policy": "指定各 rank 交换方式之处",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
     "unused_pass": "无人使用的梯度",

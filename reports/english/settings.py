@@ -20,6 +20,7 @@ NAMES = {
     "worker_threads": "Threads of a loader worker",
     "start_method": "How workers are started",
     "pin_thread": "A thread pins batches",
+    "exchange_policy": "Says how ranks exchange",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
     "unused_pass": "Gradients nobody uses",

@@ -88,6 +88,11 @@ def test_the_same_name_elsewhere_is_another_call(source: str) -> None:
         ("import torch\ntorch.autograd.grad(f(x), x, create_graph=self.training)", ["grad"]),
         ("import torch\ntorch.autograd.grad(f(x), x)", []),
         ("import torch\ntorch.autograd.grad(f(x), x, create_graph=False)", []),
+        (
+            "from torch.distributed.fsdp import MixedPrecision\nf = FSDP(m, mixed_precision=MixedPrecision(a))",
+            ["MixedPrecision"],
+        ),
+        ("model.register_comm_hook(None, bf16_compress_hook)", ["register_comm_hook"]),
         ("from jax import grad\ngrad(f, create_graph=True)", []),
     ],
 )

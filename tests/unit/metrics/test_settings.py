@@ -249,3 +249,16 @@ def test_where_a_part_of_the_model_is_trained_is_told(whole: bool | None, place:
 def test_where_every_text_is_padded_is_told() -> None:
     call = SourceCall("/job/data.py", 40, "ids = tok(text, padding='max_length')", "tok", "encode", None)
     assert read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))["pads_all"] == "/job/data.py:40 encode"
+
+
+@pytest.mark.parametrize(
+    ("text", "callee"),
+    [
+        ("policy = MixedPrecisionPolicy(a, b)", "MixedPrecisionPolicy"),
+        ("m.register_comm_hook(s, h)", "register_comm_hook"),
+    ],
+)
+def test_where_the_source_says_how_ranks_exchange_is_told(text: str, callee: str) -> None:
+    call = SourceCall("/job/train.py", 7, text, callee, "main", None)
+    settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))
+    assert settings["exchange_policy"] == "/job/train.py:7 main"

@@ -142,3 +142,13 @@ def test_sync_batch_norm_is_named_where_it_was_seen() -> None:
     title = "Leave SyncBatchNorm out"
     assert titles(finding("communication.latency", settings={"sync_batch_norm": "yes"}, ranks=2))[0] == title
     assert title not in titles(finding("communication.latency", ranks=2))
+
+
+@pytest.mark.parametrize("way", ["ddp", "fully_shard"])
+@pytest.mark.parametrize("policy", ["", "train.py:7 main"])
+def test_who_says_in_which_numbers_ranks_exchange_is_not_told_to(way: str, policy: str) -> None:
+    settings: dict[str, str | float] = {"parallel": way, **({"exchange_policy": policy} if policy else {})}
+    told = [
+        title for title in titles(finding("communication.bandwidth", settings=settings, ranks=2)) if "16 bits" in title
+    ]
+    assert len(told) == (not policy)

@@ -260,8 +260,9 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     located, on_gpu = job.locator.is_known(pid), job.gpus.used_by(pid)
     undisturbed, held_up = count_code(job, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
-    # With a DataLoader, a loop prepares no more than a rest itself.
-    calls_only = has_loader(job, {pid})
+    # In front of the model's call, the host of a GPU copies batches and launches work on them; with a DataLoader, it
+    # prepares no more than a rest there itself.
+    calls_only = on_gpu and has_loader(job, {pid})
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
     running = running_by_phase(job, pid)
     blurred = is_blurred(job, pid)

@@ -5,8 +5,6 @@ import time
 import zlib
 from pathlib import Path
 
-import pytest
-
 from perfdoctor.capture.flight_recorder import flight_dumps
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.reader import Recording
@@ -14,8 +12,6 @@ from perfdoctor.recording.schema import FlightDump, Unavailable
 from tests.builders.flight_dumps import ALL, call, written
 from tests.processes.attaching import is_a_diagnosis, job, needs_root, perfdoctor
 from tests.processes.stuck import planted
-
-pytestmark = pytest.mark.alone
 
 SLEEPER = ("python3", "-c", "import os, sys, time; print('ready', os.getpid(), flush=True); time.sleep(600)")
 

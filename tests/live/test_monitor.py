@@ -17,7 +17,6 @@ from perfdoctor.results.history import Appeared, Beat, Happened, Incident, Prese
 from tests.processes.attaching import Started, job, perfdoctor, refused, until
 from tests.processes.monitoring import PACED, kept, monitoring
 
-pytestmark = pytest.mark.alone
 PATIENCE_S = 180.0
 
 
@@ -39,6 +38,7 @@ def of_pace(into: Path, since: float) -> list[Incident]:
     return [one for one in found.values() if one.cause is not None and one.since > since]
 
 
+@pytest.mark.alone
 def test_a_job_that_becomes_slower_is_dated_with_its_cause(paced: Started, tmp_path: Path) -> None:
     with monitoring(paced.pid, tmp_path) as monitor:
         assert until(lambda: len(kept(tmp_path, Beat)) > 12 and kept(tmp_path, Window), PATIENCE_S)
@@ -61,6 +61,7 @@ def test_a_job_that_becomes_slower_is_dated_with_its_cause(paced: Started, tmp_p
     assert "perfdoctor compare window-" in shown.out
 
 
+@pytest.mark.alone  # without steps a window of its own has to show it, and a busy machine makes these rare
 @pytest.mark.parametrize("steps", [True, False])
 def test_a_job_that_is_stuck_is_told_with_what_it_sits_in(paced: Started, tmp_path: Path, steps: bool) -> None:
     def silent(*, over: bool) -> list[Incident]:
@@ -185,6 +186,7 @@ def test_no_history_is_one_sentence_and_the_next_move(tmp_path: Path) -> None:
     refused(perfdoctor("monitor", "--history", tmp_path), "There is no history in", "perfdoctor monitor PID --into")
 
 
+@pytest.mark.alone
 def test_the_watching_is_light(paced: Started, tmp_path: Path) -> None:
     """No numpy, no pandas, and the probes of `attach` in a process that ends with its window."""
     with monitoring(paced.pid, tmp_path, every_s=600.0) as monitor:

@@ -2,12 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.processes.attaching import is_a_diagnosis, perfdoctor
 from tests.processes.stuck import planted
-
-pytestmark = pytest.mark.alone
 
 
 def test_a_rank_that_waits_for_a_lock_is_found_by_way_of_the_one_that_waits_for_it(tmp_path: Path) -> None:

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from tests.processes.attaching import ENVIRONMENT, PATIENCE_S, is_a_diagnosis, perfdoctor
 from tests.processes.hosts import NEEDS_HOSTS, free_port, on_host
 from tests.processes.stuck import JOBS
 
-pytestmark = [pytest.mark.alone, *NEEDS_HOSTS]
+pytestmark = NEEDS_HOSTS
 
 # On each host: its rank, and perfdoctor as soon as all ranks have come to where they hang. No rank is ended while the
 # other host still looks: it would be gone there.

@@ -10,7 +10,7 @@ def queueing() -> str:
 
 def queueing_refuted() -> str:
     return (
-        "停掉相邻的进程，或用 OMP_NUM_THREADS=1 和更少的 worker 进程启动作业："
+        "在没有其他进程运行的地方，用 OMP_NUM_THREADS=1 运行作业一分钟："
         "如果训练进程就绪却得不到核的情况和以前一样多，线程就没有多过核。"
     )
 

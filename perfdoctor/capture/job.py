@@ -23,7 +23,7 @@ from perfdoctor.knowledge.launchers import is_numbered_anew
 from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.process import uses_torch, versions_of
-from perfdoctor.probes.readers.procfs import Births, arguments_of, is_running, name_of, stat_fields
+from perfdoctor.probes.readers.procfs import ENDED, Births, arguments_of, name_of, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, ProcessGone, ProcessSeen, Sample
 
@@ -34,11 +34,18 @@ _MANY = 32  # of more processes than so, more rarely
 TORCH_AGAIN_NS = 2 * NS_PER_S
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Where a program's stack begins, in /proc/PID/stat: a forked process has its parent's, and each exec gives another one.
+_STACK = 28 - 3
 
 
 @dataclass
 class Member:
-    """A living process of the job."""
+    """A living process of the job.
+
+    Attributes:
+        stack: where the stack of its program begins.
+        runs_another: it was seen to run another program since it was last looked at.
+    """
 
     pid: int
     parent_pid: int
@@ -49,6 +56,8 @@ class Member:
     children_file: int
     command: str
     environment: str
+    stack: bytes
+    runs_another: bool = False
     is_peer: bool = False
     versions_read: bool = False
     environment_asked_ns: int = 0
@@ -209,8 +218,11 @@ class Job:
     def _children(self, pid: int, thorough: bool) -> list[int] | None:
         """Children of a process's main thread; None if it is gone, which a thorough search finds out."""
         try:
-            if thorough and not is_running(pid):
-                return None
+            if thorough:
+                fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
+                if fields[0] in ENDED:
+                    return None
+                self.members[pid].runs_another |= fields[_STACK] != self.members[pid].stack
             return [int(child) for child in os.pread(self.members[pid].children_file, 65536, 0).split()]
         except OSError:
             return None
@@ -262,7 +274,8 @@ class Job:
         environment = parent.environment if parent is not None and forked else self._environment(pid)
         self._roles = None
         self.members[pid] = Member(
-            pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment
+            *(pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment),
+            fields[_STACK].encode(),
         )
         return self._seen(self.members[pid], name, now_ns)
 
@@ -281,6 +294,8 @@ class Job:
 
     def _ask_again_for_torch(self, now_ns: int) -> Iterator[Sample]:
         """A process that has just been started may load torch later, or run another program."""
+        for member in [one for one in self.members.values() if one.runs_another]:
+            yield from self._look_at_its_program(member, now_ns)
         for member in list(self.members.values()):
             if member.uses_torch or now_ns - member.torch_asked_ns < TORCH_AGAIN_NS:
                 continue
@@ -290,6 +305,17 @@ class Job:
             if member.uses_torch:
                 environment = self._environment(member.pid)
                 yield from self._look_again(member, name_of(member.pid), environment, now_ns)
+
+    def _look_at_its_program(self, member: Member, now_ns: int) -> Iterator[Sample]:
+        """Who was met between its fork and its exec has seemed to be what its parent is."""
+        try:
+            member.stack = stat_fields(Path(f"/proc/{member.pid}/stat").read_bytes())[_STACK]
+        except OSError:
+            return
+        member.runs_another = member.forked = member.versions_read = False
+        member.uses_torch, member.torch_asked_ns = uses_torch(member.pid), now_ns
+        self._roles = None
+        yield from self._look_again(member, name_of(member.pid), self._environment(member.pid), now_ns)
 
     def _read_environments_again(self, now_ns: int) -> Iterator[Sample]:
         """Which rank it is, many a process learns only when it has torch loaded; loader workers are none.

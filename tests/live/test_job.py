@@ -146,6 +146,29 @@ def test_torch_is_seen_once_it_is_loaded() -> None:
         watched.close()
 
 
+def test_a_forked_process_that_runs_another_program_later_is_seen_as_that() -> None:
+    """As one is that was met between its fork and its exec: no worker, without torch, with its own command line."""
+    code = "import os, torch\nchild = os.fork()\n"
+    code += "if child == 0:\n input()\n os.execvp('sleep', ['sleep', '60'])\n"
+    code += "print('ready', os.getpid(), child, flush=True)\nos.waitpid(child, 0)"
+    with job(sys.executable, "-c", code) as process:
+        child = int(process.lines[-1].split()[2])
+        watched = Job(process.pid)
+        before = seen(look(watched))[child]
+        assert (before.forked, before.uses_torch) == (True, True)
+        assert process.process.stdin is not None
+        process.process.stdin.write("\n")
+        process.process.stdin.flush()
+        assert until(lambda: Path(f"/proc/{child}/comm").read_text() == "sleep\n")
+        after = seen(look(watched))[child]
+        assert (after.forked, after.uses_torch) == (False, False)
+        assert (after.name, after.command) == ("sleep", "sleep 60")
+        assert watched.forked_pids() == ()
+        assert watched.torch_pids() == (process.pid,)
+        assert look(watched) == []
+        watched.close()
+
+
 def test_nobody_is_the_child_of_a_process_that_is_gone() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()

@@ -31,6 +31,9 @@ COMMANDS = {
     "mcp": "Serve agents: a Model Context Protocol server on standard input and output, with tools that only read.",
 }
 
+# Those that record a job, or run it.
+_RECORD = ("attach", "monitor", "treat")
+
 
 class _Subparser(argparse.ArgumentParser):
     """The parser of a subcommand; it loads the command's module once it is to parse something."""
@@ -66,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(arguments)
     except KeyboardInterrupt:
         # While libraries are loaded, before the watching; whoever records takes the signal himself from then on.
-        print("perfdoctor: Interrupted before anything was recorded.", file=sys.stderr)
+        command = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+        before = " before anything was recorded" if command in _RECORD else ""
+        print(f"perfdoctor: Interrupted{before}.", file=sys.stderr)
         return 1
 
 

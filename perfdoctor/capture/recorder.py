@@ -298,3 +298,14 @@ def signals_handled(handler: Callable[..., object] | signal.Handlers, *numbers: 
     finally:
         for number, known in before.items():
             signal.signal(number, known)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Lets SIGTERM and a terminal that closes end what is done as Ctrl-C does, so that nothing is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with signals_handled(interrupt, signal.SIGTERM, signal.SIGHUP):
+        yield

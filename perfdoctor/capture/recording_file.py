@@ -41,6 +41,7 @@ def recording_file(asked: Path | None, *, force: bool = False) -> Iterator[Path]
     Raises:
         PerfDoctorError: it cannot be made, or another file is there; or the analysis was interrupted (the hint says
             where the recording is).
+        KeyboardInterrupt: nothing was recorded by then.
     """
     path = _make_room(asked, force=force) if asked is not None else _temporary_file()
     served = False
@@ -56,14 +57,20 @@ def recording_file(asked: Path | None, *, force: bool = False) -> Iterator[Path]
             error.next_move = error.hint.replace(str(path), str(path := error.recording))
         raise
     except KeyboardInterrupt:
+        if not _holds_something(path):
+            raise
         path = path if asked is not None else _keep(path)
         raise PerfDoctorError(
             "Interrupted before the diagnosis was made.",
             hint=f"What was recorded is kept: perfdoctor report {path}",
         ) from None
     finally:
-        if asked is None and (served or not path.stat().st_size):
-            path.unlink()
+        if asked is None and (served or not _holds_something(path)):
+            path.unlink(missing_ok=True)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def report_leftovers() -> None:

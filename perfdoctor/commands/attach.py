@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.recorder import record
+from perfdoctor.capture.recorder import interruptible, record
 from perfdoctor.capture.recording_file import recording_file, report_leftovers, require_replaceable
 from perfdoctor.capture.target import process_id, require_target, require_torch
 from perfdoctor.commands.arguments import add_live_export_arguments, duration
@@ -141,7 +141,11 @@ def run(arguments: argparse.Namespace) -> int:
     exporting = prepare_exports(arguments.metrics_port, arguments.metrics_host, arguments.otlp)
     if not arguments.gather:
         load_analysis(html=arguments.report is not None, live=arguments.live)
-    with recording_file(arguments.recording, force=arguments.force) as path, exporting(path) as exporter:
+    with (
+        recording_file(arguments.recording, force=arguments.force) as path,
+        exporting(path) as exporter,
+        interruptible(),
+    ):
         if arguments.gather:
             with gathering(arguments.gather, target, path):
                 _record(arguments, target, path, exporter)

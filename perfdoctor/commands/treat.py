@@ -13,6 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from perfdoctor.capture.recorder import interruptible
 from perfdoctor.capture.target import require_proc
 from perfdoctor.commands.arguments import duration
 from perfdoctor.commands.progress import progress_bar
@@ -25,7 +26,6 @@ from perfdoctor.reports.outputs import (
     require_places,
 )
 from perfdoctor.results.treatment import Treated
-from perfdoctor.treat.processes import interruptible
 from perfdoctor.treat.trials import treat
 
 DEFAULT_MINUTES = 10.0  # enough for a few changes of a job that starts within seconds

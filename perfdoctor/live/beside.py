@@ -52,6 +52,9 @@ def end(process: BaseProcess) -> None:
 
 def _run(target: Callable[..., None], arguments: tuple[Any, ...], parent: int) -> None:
     os.nice(NICENESS)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)  # what they do in whoever records is not for this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever records is interrupted, and ends this process
     try:
         target(*arguments, wanted=lambda: os.getppid() == parent)

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -65,17 +65,6 @@ def start(
         start_new_session=True,
         preexec_fn=begin,
     )
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Lets SIGTERM and a terminal that closes end the trials as Ctrl-C does, so that no process is left behind."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with signals_handled(interrupt, signal.SIGTERM, signal.SIGHUP):
-        yield
 
 
 def end(process: subprocess.Popen[bytes], token: str) -> None:

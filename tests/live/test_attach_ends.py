@@ -183,12 +183,13 @@ def test_closed_streams_do_not_matter(training: Started, tmp_path: Path, closed:
     is_a_diagnosis(json.loads(told.read_text()))
 
 
-def test_a_later_interruption_says_where_the_recording_is(training: Started, tmp_path: Path) -> None:
-    """Ctrl-C while the diagnosis is made and written, here to a pipe that nobody reads."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_later_interruption_says_where_the_recording_is(training: Started, number: int, tmp_path: Path) -> None:
+    """Ctrl-C, `timeout` or a closed terminal while the diagnosis is written, here to a pipe that nobody reads."""
     os.mkfifo(tmp_path / "pipe")
     with attached(training.pid, "--duration", "2", "--json", tmp_path / "pipe") as watching:
         assert until(lambda: in_call(watching.pid, "openat"))  # an open for writing waits for a reader
-        os.killpg(watching.pid, signal.SIGINT)
+        os.killpg(watching.pid, number)
         _, err = watching.communicate(timeout=20)
     assert watching.returncode == 1
     lines = err.splitlines()

@@ -71,6 +71,14 @@ def test_an_interruption_names_what_is_kept() -> None:
     assert Path(raised.value.hint.split()[-1]).read_text() == "recorded"
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_an_interruption_before_anything_was_recorded_names_no_file(folder: Path, *, named: bool) -> None:
+    asked = folder / "mine.perfdoctor" if named else None
+    with pytest.raises(KeyboardInterrupt), recording_file(asked):
+        raise KeyboardInterrupt
+    assert not list(folder.iterdir())
+
+
 def test_a_file_that_the_user_named_keeps_its_name(folder: Path) -> None:
     asked = folder / "mine.perfdoctor"
     with pytest.raises(PerfDoctorError, match="cannot be written"):

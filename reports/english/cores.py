@@ -10,8 +10,8 @@ def queueing() -> str:
 
 def queueing_refuted() -> str:
     return (
-        "Run the job for a minute where nothing else runs, and with OMP_NUM_THREADS=1: if the trainer is ready without a "
-        "core as often as before, threads do not outnumber cores."
+        "Run the job for a minute where nothing else runs, and with OMP_NUM_THREADS=1: if the trainer is ready without "
+        "a core as often as before, threads do not outnumber cores."
     )
 
 

@@ -43,11 +43,15 @@ KEEP: tuple[str, ...] = tuple(_KEEP.split())
 CUDA and communication; who is who; the interpreter and the allocator. A final ``*`` stands for any ending."""
 
 # The last word of a name decides ("hub_token", "dbPassword", "wandb.api_key"), so that --tokenizer,
-# --max-tokens and --author stay legible.
+# --max-tokens and --author stay legible. The first ones are told also where nothing parts them from the word before
+# ("PGPASSWORD", "authtoken").
 _SECRET_WORD = (
-    r"(?:token|password|passwd|passphrase|passcode|pwd|secrets?|credentials?|auth|authorization|cookie|signature"
-    r"|sig|sas|(?:api|access|private|secret|shared|account|storage|encryption|license|signing|session|auth|ssh"
-    r"|wandb|comet|neptune|openai|hf)[-_]?key|connection[-_]?string|webhook(?:[-_]?url)?)"
+    r"(?:[a-z0-9]{0,64}(?:passwords?|passwd|passphrase|passcode|secrets?|credentials?"
+    r"|(?:db|sql|pg|ssh|smtp|mail|ftp|redis|mongo|user|root|admin|login|http|proxy)[-_]?pass"
+    r"|(?:access|api|auth|bearer|hf|hub|id|refresh|session)token)"
+    r"|token|pwd|auth|authorization|cookie|signature|sig|sas|jwt|secret[-_]?id"
+    r"|(?:api|access|private|secret|shared|account|storage|encryption|license|signing|session|auth|ssh|hmac|master"
+    r"|wandb|comet|neptune|openai|hf|kaggle)[-_.]?key|connection[-_]?string|webhook(?:[-_]?url)?)"
 )
 _SECRET_NAME = re.compile(rf"(?:^|[-_.\s/+~]|(?<=[a-z0-9])(?=[A-Z])){_SECRET_WORD}$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -78,6 +82,9 @@ _SHAPES = re.compile(
     r"|\bxox[a-z]-[\w-]{10,}|\bSG\.[\w-]{10,}\.[\w-]{10,}"  # Slack, SendGrid
     r"|\bAIza[\w-]{30,}|\bya29\.[\w-]{10,}"  # Google
     r"|\beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?"  # JSON web token
+    r"|(?<=hooks\.slack\.com/)[\w/-]+|(?<=/api/webhooks/)[\w/-]+|(?<=\.webhook\.office\.com/)[^\s\"']+"  # and Discord
+    r"|\b(?:bot)?\d{8,10}:[\w-]{35}(?![\w-])"  # Telegram
+    r"|(?<=[?&]key=)[^\s\"'&]+"  # Google, in addresses
     r"|(?<![\w./+-])(?=[A-Za-z0-9/+]{0,39}[a-z])(?=[A-Za-z0-9/+]{0,39}[A-Z])(?=[A-Za-z0-9/+]{0,39}[0-9])"
     r"[A-Za-z0-9+][A-Za-z0-9/+]{39}(?![\w./+-])",  # AWS secret access key
     re.DOTALL,

@@ -120,12 +120,19 @@ _KERNEL = _any_of(
         "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
     }
 )
+# Code that lays a convolution out window by window for BLAS, as ATen does with what oneDNN has no kernels for.
+_UNFOLDS = _any_of(
+    {
+        r"unfolded[23]d_(?:copy|acc)": "convolutions in two dimensions, or one",
+        r"(?:im|vol)2col|col2(?:im|vol)": "dilated and transposed ones, and those in three",
+    }
+)
 # Of how many bits the numbers are that a kernel works on, as far as its name says so.
 _OF_64_BITS = _any_of(
     {
         r"(?:^|_)(?:cblas_)?[dz](?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)": "BLAS and MKL's parts of it",
         r"10VectorizedIdE|EUld+E": "at::vec's vectors, and the functions of loops over elements",
-        r"[a-z]2d_(?:copy|acc)IdE": "windows of convolutions, laid out for BLAS",
+        f"{_UNFOLDS.pattern}IdE": "windows of convolutions, laid out for BLAS",
         r"mkl_vml_kernel_d[A-Z]|Sleef_\w+d\d+_u": "vectors of elementary functions",
     }
 )
@@ -133,16 +140,9 @@ _OF_32_BITS = _any_of(
     {
         r"(?:^|_)(?:cblas_)?[sc](?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)": "BLAS and MKL's parts of it",
         r"10VectorizedIfE|EUlf+E": "at::vec's vectors, and the functions of loops over elements",
-        r"[a-z]2d_(?:copy|acc)IfE": "windows of convolutions, laid out for BLAS",
+        f"{_UNFOLDS.pattern}IfE": "windows of convolutions, laid out for BLAS",
         r"mkl_vml_kernel_s[A-Z]|Sleef_\w+f\d+_u": "vectors of elementary functions",
         r"dnnl": "oneDNN, which knows no wider ones",
-    }
-)
-# Convolutions that ATen lays out window by window for BLAS, as it does with what oneDNN has no kernels for.
-_UNFOLDS = _any_of(
-    {
-        r"unfolded[23]d_(?:copy|acc)": "convolutions in two dimensions, or one",
-        r"(?:im|vol)2col|col2(?:im|vol)": "dilated and transposed ones, and those in three",
     }
 )
 # Anywhere else: code that torch.compile generates.

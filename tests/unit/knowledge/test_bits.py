@@ -19,6 +19,7 @@ LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216Vector
         (CPU, LOOP + "clEvEUlffE_ZZENKSG_clEvEUlNS8_3vec4AVX210VectorizedIfEESL_E", 32),
         (CPU, "_ZZNK4dnnl4impl3cpu3x6432brgemm_convolution_bwd_strided_t", 32),
         (CPU, "_ZZN2at6native12_GLOBAL__N_114unfolded2d_accIdEEvPT_S4_lllllllllllENKUlllE_clEll", 64),
+        (CPU, "_ZN2at6nativeL7col2imIdEEvPKT_lllllllllllllPS2_b", 64),
         (CPU, "mkl_vml_kernel_dTanh_Z0HAynn", 64),
         (CPU, "mkl_vml_kernel_sTanh_Z0HAynn", 32),
         (CPU, "Sleef_finz_erfd8_u10avx512f", 64),

@@ -319,10 +319,11 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
     put(numbers, "collected_by_hand", _collected_by_hand(accounts))
     by_trainer: dict[int, Numbers] = {}
     for account in accounts:
-        own, times = by_trainer.setdefault(account.trainer.pid, {}), account.activities.seconds
-        for activity in ("fetching", *times):
-            if account.seconds:
-                put(own, f"own_{activity}", times[activity] / account.seconds, of_process(account.trainer.pid))
+        pid, watched = account.trainer.pid, account.seconds
+        own = by_trainer.setdefault(pid, {})
+        if watched:
+            for activity, seconds_of in {"fetching": 0.0, **account.activities.seconds}.items():
+                put(own, f"own_{activity}", seconds_of / watched, of_process(pid))
     return Measured(numbers, by_trainer)
 
 

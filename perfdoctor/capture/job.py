@@ -56,7 +56,7 @@ class Member:
     children_file: int
     command: str
     environment: str
-    stack: bytes
+    stack: int
     runs_another: bool = False
     is_peer: bool = False
     versions_read: bool = False
@@ -192,6 +192,8 @@ class Job:
             if self._born:
                 yield from self._find_by_parent(now_ns)
             self._born = births
+            for member in [one for one in self.members.values() if one.runs_another]:
+                yield from self._look_at_its_program(member, now_ns)
             yield from self._ask_again_for_torch(now_ns)
             yield from self._read_environments_again(now_ns)
             yield from self._read_versions(now_ns)
@@ -222,7 +224,7 @@ class Job:
                 fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
                 if fields[0] in ENDED:
                     return None
-                self.members[pid].runs_another |= fields[_STACK] != self.members[pid].stack
+                self.members[pid].runs_another |= int(fields[_STACK]) != self.members[pid].stack
             return [int(child) for child in os.pread(self.members[pid].children_file, 65536, 0).split()]
         except OSError:
             return None
@@ -274,8 +276,16 @@ class Job:
         environment = parent.environment if parent is not None and forked else self._environment(pid)
         self._roles = None
         self.members[pid] = Member(
-            *(pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment),
-            fields[_STACK].encode(),
+            pid,
+            int(fields[1]),
+            started_ns,
+            forked,
+            torch,
+            now_ns,
+            children_file,
+            command,
+            environment,
+            int(fields[_STACK]),
         )
         return self._seen(self.members[pid], name, now_ns)
 
@@ -294,8 +304,6 @@ class Job:
 
     def _ask_again_for_torch(self, now_ns: int) -> Iterator[Sample]:
         """A process that has just been started may load torch later, or run another program."""
-        for member in [one for one in self.members.values() if one.runs_another]:
-            yield from self._look_at_its_program(member, now_ns)
         for member in list(self.members.values()):
             if member.uses_torch or now_ns - member.torch_asked_ns < TORCH_AGAIN_NS:
                 continue
@@ -309,7 +317,7 @@ class Job:
     def _look_at_its_program(self, member: Member, now_ns: int) -> Iterator[Sample]:
         """Who was met between its fork and its exec has seemed to be what its parent is."""
         try:
-            member.stack = stat_fields(Path(f"/proc/{member.pid}/stat").read_bytes())[_STACK]
+            member.stack = int(stat_fields(Path(f"/proc/{member.pid}/stat").read_bytes())[_STACK])
         except OSError:
             return
         member.runs_another = member.forked = member.versions_read = False

@@ -200,12 +200,12 @@ class _Reader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         """A call."""
         name = last_name(node.func)
-        trains = name == BACKWARD and isinstance(node.func, ast.Attribute)
+        is_method = isinstance(node.func, ast.Attribute)
+        trains, hooks = is_method and name == BACKWARD, is_method and name == COMM_HOOK
         if trains:
             self.training.add(self._loops)
         looked_for = name in CALLED_NAMES or (name == GRADIENT and _stays_in_graph(node))
         known = looked_for and self._package(node.func) in CALLED_PACKAGES
-        hooks = name == COMM_HOOK and isinstance(node.func, ast.Attribute)
         wanted = trains or hooks or known or _pads_all(node) or node in self._wanted
         if self._statement is not None and wanted:
             call = _ParsedCall(name, node, self._statement, self._scope)

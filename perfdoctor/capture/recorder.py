@@ -303,9 +303,5 @@ def signals_handled(handler: Callable[..., object] | signal.Handlers, *numbers: 
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Lets SIGTERM and a terminal that closes end what is done as Ctrl-C does, so that nothing is left behind."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with signals_handled(interrupt, signal.SIGTERM, signal.SIGHUP):
+    with signals_handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
         yield

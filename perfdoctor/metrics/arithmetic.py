@@ -46,7 +46,8 @@ def in_double(job: JobTimeline) -> DoublePrecision | None:
             name = symbol or named.get((image, offset), "")
             width = bits(image, name)
             seen[width] += count
-            unfolding += count if width == 64 and unfolds(name) else 0
+            if width == 64 and unfolds(name):
+                unfolding += count
     known = seen[32] + seen[64]
     if known < thresholds.SEEN_STACKS:
         return None

@@ -11,6 +11,8 @@ import struct
 import time
 from pathlib import Path
 
+from perfdoctor.recording.clock import NS_PER_S
+
 _X86_64 = {
     0: "read", 1: "write", 2: "open", 3: "close", 4: "stat", 5: "fstat", 6: "lstat", 7: "poll", 9: "mmap", 10:
     "mprotect",
@@ -69,6 +71,8 @@ _AT_FDCWD, _AT_STATX_DONT_SYNC, _STATX_TYPE = -100, 0x4000, 1
 _STATX_SIZE, _STATX_MODE = 256, 28  # of struct statx, and where its stx_mode lies
 _POLLFD = struct.Struct("ihh")
 _TIME = struct.Struct("qq")  # struct timespec, struct timeval
+# 146 years: half of what a recording can hold, so that times can be moved to another host's clock.
+_FOREVER_NS = 2**62
 _TIMER_ABSTIME = 1
 _P_PID = 1  # of waitid
 # Calls that wait for descriptors, or only for some time: nanoseconds in the smaller unit of that time.
@@ -157,7 +161,7 @@ class Descriptors:
         return next(iter(self.awaited(call, arguments)), None)
 
     def sleeps_until(self, call: str, arguments: list[int], now_ns: int) -> int | None:
-        """When a sleep ends by itself, at the latest, on the one clock; None for other calls.
+        """When a sleep ends by itself, at the latest, on the one clock; None for other calls, or if it cannot be read.
 
         Args:
             call: the system call's name.
@@ -181,7 +185,9 @@ class Descriptors:
         if len(raw) < _TIME.size:
             return None
         whole, part = _TIME.unpack(raw)
-        return int(from_ns + whole * 1_000_000_000 + part * unit_ns)
+        if whole < 0 or not 0 <= part * unit_ns < NS_PER_S:
+            return None  # the kernel takes no such time: the thread has gone on, and its stack holds something else
+        return int(min(from_ns + whole * NS_PER_S + part * unit_ns, _FOREVER_NS))
 
     def name_of(self, descriptor: int) -> str:
         """``file:/path``, ``pipe``, ``pipe:/path`` of one with a name, ``socket:tcp|udp|unix|other``, ``anon:…``."""

@@ -1,5 +1,6 @@
 """The waits probe against small programs that wait: who could end it, and what else it found."""
 
+import ctypes
 import fcntl
 import json
 import os
@@ -9,9 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.waits import WaitsProbe
 from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import TRACED_BY, Sample, StackSegment, WaitSeen
+from perfdoctor.recording.writer import RecordingWriter
 from tests.live.test_probe_interpreter import VERSIONS, interpreter
 from tests.processes.attaching import in_call, job, until
 from tests.processes.watching import Watched, facts, looked
@@ -41,6 +45,28 @@ def test_an_exception_that_is_handled_is_named_and_so_is_the_end_of_a_sleep(vers
             assert seen.handling == handling
             assert seen.ends_ns is not None
             assert 200 < (seen.ends_ns - now_ns()) / NS_PER_S <= 300
+
+
+def test_a_sleep_of_ages_can_be_written_down(tmp_path: Path) -> None:
+    code = "import ctypes\nctypes.CDLL(None).nanosleep((ctypes.c_long * 2)(2**62, 0), None)"
+    with job(sys.executable, "-c", READY + code) as waiting:
+        assert until(lambda: in_call(waiting.pid, "nanosleep") or in_call(waiting.pid, "clock_nanosleep"))
+        seen = wait_of(looked_into(waiting.pid))
+    assert seen.ends_ns is not None
+    assert seen.ends_ns - now_ns() > 100 * 365 * 86_400 * NS_PER_S
+    with RecordingWriter(tmp_path / "job.perfdoctor", {"start_ns": "0"}) as writer:
+        writer.add([seen])
+    with Recording.open(tmp_path / "job.perfdoctor") as recording:
+        assert recording.rows(WaitSeen) == [seen]
+
+
+@pytest.mark.parametrize("numbers", [(-1, 0), (5, -1), (5, 1_000_000_000), (2**63 - 1, 2**63 - 1)])
+def test_what_is_no_time_is_not_taken_for_the_end_of_a_sleep(numbers: tuple[int, int]) -> None:
+    """As the stack of a thread may hold that has gone on meanwhile."""
+    request = (ctypes.c_long * 2)(*numbers)
+    own = Descriptors(os.getpid())
+    assert own.sleeps_until("nanosleep", [ctypes.addressof(request)], now_ns()) is None
+    own.close()
 
 
 def test_who_holds_a_files_lock_is_found(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ SPAWNING = """
 import os, time, torch
 
 def rank(number):
-    print("rank", os.getpid(), flush=True)
+    os.write(1, f"rank {os.getpid()}\\n".encode())  # in one piece: both write at once
     time.sleep(60)
 
 if __name__ == "__main__":

@@ -120,14 +120,22 @@ def texts(diagnosis: Diagnosis) -> Iterator[str]:
             yield from (fix.title, fix.why)
 
 
-def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
-    """A finding as it is shown; ``said`` is the verdict's summary, which is not repeated."""
+def card(finding: Finding, paths: ShortPaths, *, said: Text, unequal: bool) -> Card:
+    """A finding as it is shown.
+
+    Args:
+        finding: what was found.
+        paths: of the whole report.
+        said: the verdict's summary, which is not repeated.
+        unequal: it is of work that is no bottleneck in itself, but that ranks have more of than others.
+    """
     cause = CAUSES[finding.cause]
+    healthy = cause.healthy and not unequal
     return Card(
         title=sentence(cause_title(cause.id)),
         cause=cause.id,
-        severity="no bottleneck" if cause.healthy else clean(finding.severity),
-        healthy=cause.healthy,
+        severity="unequal ranks" if unequal else "no bottleneck" if healthy else clean(finding.severity),
+        healthy=healthy,
         share=percent(finding.share),
         gain="" if cause.healthy else gain_of(finding),
         ranks=_ranks(finding.ranks),

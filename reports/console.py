@@ -24,7 +24,13 @@ _MAX_WIDTH = 110  # longer lines are hard to read
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})
 TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
-_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "no bottleneck": "green"}
+_SEVERITIES = {
+    "high": "bold red",
+    "medium": "yellow",
+    "low": "cyan",
+    "no bottleneck": "green",
+    "unequal ranks": "yellow",
+}
 _KINDS = {"bottleneck": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
 FAINT = "bright_black"
 
@@ -189,6 +195,7 @@ def _ranks(ranks: Iterable[RankBar]) -> "RenderableType":
     for rank in ranks:
         shares = label("sequence", items=tuple(f"{part.percent} {lower_first(part.title)}" for part in rank.parts))
         late = (label("named", name=label("straggler"), value="") if rank.straggler else "", "bold red")
+        shares = label("listed", items=(rank.waits, shares)) if rank.waits else shares
         name = label("aside", text=rank.name, more=rank.detail) if rank.detail else rank.name
         grid.add_row("", Text(name), wrapped(Text.assemble(late, shares)))
     return grid

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import BACKWARD_PASSES, Diagnosis, Verdict
-from perfdoctor.reports.cards import Card, ShownFix, gain_between
+from perfdoctor.reports.cards import ShownFix, gain_between
 from perfdoctor.reports.outline import Outline
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, clean, duration, percent, sentence, size
@@ -67,6 +68,10 @@ def verdict_sentence(verdict: Verdict, report: Outline) -> str:
     """The verdict in one sentence."""
     words = page_words()
     goes = cause_goes(verdict.cause) if report.tone == "bottleneck" and verdict.cause else ""
+    if report.tone == "healthy" and report.first is not None:
+        place, number = report.first
+        gain = report.cards[place].changes[number].gain
+        return str(words.WORDS["but_faster"].format(gain=gain))
     if not goes:
         return report.claim
     said = words.WORDS["of_time"].format(share=percent(verdict.share), goes=goes)
@@ -110,24 +115,22 @@ def milliseconds(shares: Sequence[float]) -> list[int]:
     return whole
 
 
-def changes_of(diagnosis: Diagnosis, cards: Sequence[Card]) -> tuple[list[AdvisedChange], tuple[tuple[int, ...], ...]]:
-    """All changes in the order of the findings, each once, and the numbers of those of each card."""
+def changes_of(diagnosis: Diagnosis, report: Outline) -> tuple[list[AdvisedChange], tuple[tuple[int, ...], ...]]:
+    """All changes, each once, the one to make first in front; and of each finding the numbers of its changes."""
+    told = [worded_fixes(finding) for finding in diagnosis.findings]
+    places = [(place, number) for place, fixes in enumerate(told) for number in range(len(fixes))]
     numbers: dict[tuple[str, str], int] = {}
-    fixes: list[ShownFix] = []
-    serves: list[list[tuple[int, str]]] = []
-    by_card = []
-    for place, (finding, card) in enumerate(zip(diagnosis.findings, cards, strict=True), start=1):
-        own = []
-        for fix, shown in zip(worded_fixes(finding), card.changes, strict=True):
-            number = numbers.setdefault((fix.title, fix.change), len(numbers))
-            if number == len(fixes):
-                fixes.append(shown)
-                serves.append([])
-            serves[number].append((place, card.title))
-            own.append(number + 1)
-        by_card.append(tuple(own))
-    changes = [AdvisedChange(number + 1, fix, tuple(serves[number])) for number, fix in enumerate(fixes)]
-    return changes, tuple(by_card)
+    for place, number in sorted(places, key=lambda at: at != report.first):
+        fix = told[place][number]
+        numbers.setdefault((fix.title, fix.change), len(numbers) + 1)
+    by_card = tuple(tuple(numbers[fix.title, fix.change] for fix in fixes) for fixes in told)
+    shown: dict[int, ShownFix] = {}
+    serves: dict[int, list[tuple[int, str]]] = {}
+    for place, number in places:
+        change, card = by_card[place][number], report.cards[place]
+        shown.setdefault(change, card.changes[number])
+        serves.setdefault(change, []).append((place + 1, card.title))
+    return [AdvisedChange(change, shown[change], tuple(serves[change])) for change in sorted(shown)], by_card
 
 
 def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
@@ -163,6 +166,8 @@ def bounds(diagnosis: Diagnosis, first: AdvisedChange | None, prospect: Prospect
         return
     if prospect is None and (gain := gain_between(1.0, verdict.predicted_speedup)):
         yield words["up_to"].format(gain=gain)
+    if verdict.cause is None or CAUSES[verdict.cause].healthy:
+        return  # the model's own arithmetic, still
     others = [line for line in diagnosis.breakdown if line.cause != verdict.cause and line.share > 0]
     largest = max(others, key=lambda line: line.share, default=None)
     if largest is not None:

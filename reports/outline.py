@@ -3,7 +3,7 @@
 All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,84 +12,12 @@ from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, frees_much
 from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, gain_between, gain_of, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
+from perfdoctor.reports.job_rows import cost_rows, job_rows, setting_rows
 from perfdoctor.reports.step_rows import Rows, step_rows
-from perfdoctor.reports.text import clean, duration, fact, lower_first, percent, sentence
+from perfdoctor.reports.text import clean, duration, lower_first, percent, sentence
 from perfdoctor.reports.wording import cause_title, label, worded
 from perfdoctor.results.crowd import RankGroup
 from perfdoctor.results.stuck import Stuck
-
-# Names of the recorder's that say little to a reader.
-_COSTS = {
-    "ticks": "samples of the job",
-    "late_ticks": "late samples",
-    "report_cpu_s": "cpu of making the reports_s",
-    "trace_way": "traced by",
-    "trace_s": "then traced_s",
-    "trace_stopped_s": "stopped for it_s",
-    "trace_held_s": "waited for the profiler_s",
-}
-_FACTS = {"root_pid": "top process", "stopped": "watching ended"}
-_ENDS = {"duration": "when its time was up", "job ended": "with the job", "interrupted": "when it was interrupted"}
-# Environment variables that launchers set for themselves, and file systems without files on a disk or a server.
-_LAUNCHERS = (
-    *("env.TORCHELASTIC_", "env.ROLE_", "env.GROUP_", "env.TORCH_NCCL_ASYNC_ERROR_HANDLING"),
-    *("env.PMIX_NAMESPACE", "env.SLURM_STEP_ID", "env.RAY_JOB_ID"),
-)
-_NO_DISK = ("tmpfs", "devtmpfs", "ramfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue")
-
-
-def job_rows(job: Mapping[str, Any]) -> Rows:
-    """What was watched but its settings, without what says nothing to a reader; the JSON report has it all."""
-    shown = {name: value for name, value in job.items() if name != "settings"}
-    if shown.get("root_pid") == shown.get("pid"):
-        shown.pop("root_pid", None)
-    if (stopped := shown.pop("stopped", None)) is not None:
-        shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
-    if hosts := shown.get("hosts"):
-        named = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
-        shown["hosts"] = label("listed", items=tuple(named))
-    return _rows(_renamed(shown, _FACTS))
-
-
-def setting_rows(job: Mapping[str, Any]) -> Rows:
-    """The job's settings that matter, and the hardware that it has."""
-    settings = job.get("settings")
-    if not isinstance(settings, Mapping):
-        return ()
-    shown = {name: value for name, value in settings.items() if _is_shown(str(name), str(value))}
-    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in shown.items())
-
-
-def setting_name(setting: str) -> str:
-    """What a setting is called."""
-    return clean(say("settings.name", setting=setting))
-
-
-def _setting_value(setting: str, value: Any) -> str:
-    if not isinstance(value, str):
-        return fact(setting, value)[1]
-    if value in ("yes", "no") and not setting.startswith("env."):
-        return label("yes" if value == "yes" else "no")
-    return clean(say("settings.value", setting=setting, text=value))
-
-
-def _is_shown(setting: str, value: str) -> bool:
-    """Whether a setting is of the job's own making: not what a launcher sets, nor a mount without files on a disk."""
-    return not setting.startswith(_LAUNCHERS) and not (setting.startswith("mount.") and value in _NO_DISK)
-
-
-def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(name, name): value for name, value in table.items()}
-
-
-def _rows(table: Mapping[str, Any]) -> Rows:
-    return tuple(fact(name, value) for name, value in table.items())
-
-
-def cost_rows(overhead: Mapping[str, Any]) -> Rows:
-    """What the diagnosis cost."""
-    return _rows(_renamed(overhead, _COSTS))
-
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
@@ -113,12 +41,13 @@ class BarSegment:
 
 @dataclass(frozen=True, slots=True)
 class RankBar:
-    """Where one trainer's time went."""
+    """Where one trainer's time went; of ``waits`` how long it waits for others, in words."""
 
     name: str
     detail: str
     straggler: bool
     parts: tuple[BarSegment, ...]
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +64,7 @@ class Outline:
         breakdown: where the time goes; empty if nothing is known of it.
         not_examined: rows of probe, reason, and what would enable it.
         ranks: all of them, or of many those that matter.
+        first: the change to make first: its finding and its place among those of it, from 0; None for none.
         groups: of many ranks those that are alike, as one each.
         halts: of a job that is stuck, who stands where; likewise what to do about it, and what would refute that.
         steps: titles with the rows below them: of the first rank, and of the straggler.
@@ -153,6 +83,7 @@ class Outline:
     ranks: tuple[RankBar, ...]
     groups: tuple[RankBar, ...]
     cards: tuple[Card, ...]
+    first: tuple[int, int] | None
     not_examined: tuple[tuple[str, str, str], ...]
     overhead: Rows
     steps: tuple[tuple[str, Rows], ...]
@@ -184,7 +115,10 @@ def outline(diagnosis: Diagnosis) -> Outline:
     ranks = shown_ranks(diagnosis) if stuck is None else ()
     paths = ShortPaths(texts(diagnosis))
     summary = paths.shorten(clean(verdict.summary))  # which names a file in full, and what follows does not
-    cards = tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings)
+    unequal = verdict.cause if _is_unequal(verdict) else None
+    cards = tuple(
+        card(finding, paths, said=verdict.summary, unequal=finding.cause == unequal) for finding in diagnosis.findings
+    )
     return Outline(
         version=clean(diagnosis.version),
         bottleneck=verdict.bottleneck or "",
@@ -199,6 +133,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         ranks=tuple(_rank(rank, verdict) for rank in ranks),
         groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
         cards=cards,
+        first=_first_change(diagnosis),
         not_examined=tuple(
             (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
             for item in diagnosis.not_examined
@@ -278,17 +213,29 @@ def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
     gain = _gain(diagnosis)
     if CAUSES[verdict.cause].healthy:
         title = cause_title(verdict.cause)
-        faster = "" if _is_unequal(verdict) else next(_large_gains(diagnosis, cards), "")
+        first = None if _is_unequal(verdict) else _first_change(diagnosis)
+        faster = lower_first(cards[first[0]].changes[first[1]].headline) if first else ""
         return label("headline_healthy", claim=said, share=share, title=title, gain=gain, faster=faster)
     return label("headline", claim=said, share=share, gain=gain)
 
 
-def _large_gains(diagnosis: Diagnosis, cards: Sequence[Card]) -> Iterator[str]:
-    """Those changes of the first finding that are expected to free much."""
-    for finding, shown in zip(diagnosis.findings[:1], cards[:1], strict=True):
-        for fix, change in zip(finding.fixes, shown.changes, strict=True):
-            if frees_much(fix):
-                yield lower_first(change.headline)
+def _first_change(diagnosis: Diagnosis) -> tuple[int, int] | None:
+    """The change to make first, as the numbers of its finding and of it among that one's changes; None for none.
+
+    That is the verdict's own. A sound job needs none: of one that would make it much faster it is told all the same.
+    """
+    verdict, findings = diagnosis.verdict, diagnosis.findings
+    tone = _tone(verdict)
+    if tone == "bottleneck" or diagnosis.stuck is not None:
+        return (0, 0) if findings and findings[0].fixes else None
+    large = [
+        (fix.predicted_speedup or 1.0, place, number)
+        for place, finding in enumerate(findings)
+        for number, fix in enumerate(finding.fixes)
+        if tone == "healthy" and frees_much(fix)
+    ]
+    _, place, number = max(large, key=lambda found: found[0], default=(1.0, -1, -1))
+    return (place, number) if large else None
 
 
 def _tone(verdict: Verdict) -> str:
@@ -300,7 +247,8 @@ def _tone(verdict: Verdict) -> str:
 
 def _is_unequal(verdict: Verdict) -> bool:
     """Whether ranks wait for others that do more of what is no bottleneck in itself."""
-    return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
+    healthy = verdict.cause is not None and CAUSES[verdict.cause].healthy
+    return healthy and (verdict.straggler_rank is not None or verdict.predicted_speedup > 1)
 
 
 def _figures(diagnosis: Diagnosis) -> Rows:
@@ -369,7 +317,17 @@ def _rank(rank: Mapping[str, Any], verdict: Verdict) -> RankBar:
         detail=_rank_detail(rank),
         straggler=rank["rank"] == verdict.straggler_rank,
         parts=_parts(lines),
+        waits=_waits(rank.get("waits_for", {})) if verdict.straggler_rank is not None or _is_unequal(verdict) else "",
     )
+
+
+def _waits(waits_for: Mapping[str, float]) -> str:
+    """How long a rank waits for others, and for which one most; "" where that is next to nothing."""
+    whole = sum(waits_for.values())
+    if whole < SMALL_SHARE:
+        return ""
+    most = max(waits_for, key=lambda rank: waits_for[rank])
+    return label("waits_for_ranks", share=percent(whole), rank=most, others=len(waits_for) - 1)
 
 
 def _steps(diagnosis: Diagnosis) -> tuple[tuple[str, Rows], ...]:

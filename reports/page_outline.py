@@ -129,9 +129,8 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     palette, shades = Palette(_causes(diagnosis)), shades_of(activity)
     span_s = activity.watched_s or max((one.times[-1] for one in diagnosis.series if one.times), default=0.0)
     drawn = charts(diagnosis.series, span_s)
-    changes, by_card = changes_of(diagnosis, report.cards)
-    # The first finding is the verdict's.
-    first = changes[0] if report.tone == "bottleneck" and by_card and by_card[0] else None
+    changes, by_card = changes_of(diagnosis, report)
+    first = changes[0] if report.first else None
     prospect = prospect_of(first.fix, diagnosis.steps) if first else None
     # Ranks that exchange gradients have steps of the same length: the first one's, and where one is late, its.
     steps = [times for times in activity.steps if times in activity.steps[:1] or times.rank == verdict.straggler_rank]

@@ -1,13 +1,14 @@
 """The model's arithmetic on the CPU: less of it, cheaper, and on all cores that it may have."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
 from perfdoctor.knowledge.libraries import ADAM
-from perfdoctor.messages import say
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import compute_rarely
 from perfdoctor.rules.optimizer import fuse_optimizer, update_share
@@ -86,12 +87,11 @@ def _keep_memory(case: Case) -> Iterator[Advice]:
 
 def _give_equal_work(case: Case) -> Iterator[Advice]:
     """The same work for all ranks, where they wait for those that have more of it: for one, or by turns."""
-    share = imbalance(case.late)
-    if share < thresholds.MIN_SHARE:
+    if not _is_unequal(case):
         return
     waits = Amounts.summed(trainer.waited_for for trainer in case.trainers)
     rank = next((rank for rank, waited in waits.items() if waited >= thresholds.STRAGGLER * waits.total), None)
-    yield advise("arithmetic.equal_work", rank=rank, share=share)
+    yield advise("arithmetic.equal_work", rank=rank, share=imbalance(case.late))
 
 
 def _use_idle_cores(case: Case) -> Iterator[Advice]:
@@ -115,12 +115,28 @@ def _uses_pool(case: Case, threads: int) -> bool:
     return main is not None and cores is not None and cores >= thresholds.POOL_AT_WORK * threads * main
 
 
+def _is_unequal(case: Case) -> bool:
+    """Whether ranks wait for those that have more to do: the work is to be spread before it is to be cheaper."""
+    return imbalance(case.late) >= thresholds.MIN_SHARE
+
+
+def _how_long_they_wait(case: Case) -> tuple[Message, ...]:
+    return (say("arithmetic.unequal", share=imbalance(case.late)),)
+
+
+_COMPUTING = Rule(
+    MODEL_COMPUTE,
+    say("arithmetic.computing"),
+    ("trainer_running", "trainer_cores", "job_cores", "traced_operators", "own_recomputing"),
+    _compute_otherwise,
+    say("arithmetic.computing_refuted"),
+)
 ARITHMETIC_RULES = (
-    Rule(
-        MODEL_COMPUTE,
-        say("arithmetic.computing"),
-        ("trainer_running", "trainer_cores", "job_cores", "traced_operators", "own_recomputing"),
-        _compute_otherwise,
-        say("arithmetic.computing_refuted"),
+    replace(
+        _COMPUTING,
+        refuted_by=say("arithmetic.unequal_refuted"),
+        applies=_is_unequal,
+        clauses=_how_long_they_wait,
     ),
+    _COMPUTING,
 )

@@ -12,6 +12,17 @@ def computing_refuted() -> str:
     return "把批大小减半：如果每步耗时和以前一样，时间就不是花在计算上。"
 
 
+def unequal(*, share: float) -> str:
+    return f"如果所有 rank 的工作量相等，一步会缩短 {percent(share)}"
+
+
+def unequal_refuted() -> str:
+    return (
+        "让每个 rank 在若干步里都用同一个批次：如果其他 rank 仍然等那么久，"
+        "不同的就不是工作量，而是主机或在那里运行的其他程序。"
+    )
+
+
 def single_precision(*, part: float, unfolds: bool) -> Fix:
     longer = "；卷积还要更久，因为 oneDNN 只有单精度的卷积" if unfolds else ""
     return fix(

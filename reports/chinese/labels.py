@@ -1,46 +1,9 @@
 """What reports call their own parts: headings, names of rows, and words between numbers."""
 
 from perfdoctor.messages import Text
+from perfdoctor.reports.chinese.units import UNITS
 
-_SEVERITIES = {"high": "严重", "medium": "中等", "low": "轻微", "none": "无瓶颈", "no bottleneck": "无瓶颈"}
-
-_UNITS = {
-    "of the time": "的时间",
-    "of the samples": "的采样点",
-    "of it": "的部分",
-    "of periods": "的周期",
-    "of bytes": "的字节",
-    "of its limit": "的限额",
-    "of segments": "的段",
-    "of the clock": "的频率",
-    "of the memory": "的显存",
-    "of its bandwidth": "的带宽",
-    "of its speed": "的速率",
-    "of the links": "的链路",
-    "of the CPU time": "的 CPU 时间",
-    "of kernels": "的 kernel",
-    "of its overhead": "的这部分开销",
-    "of their time": "的 kernel 时间",
-    "of the kernels' time": "的 kernel 时间",
-    "of copies with the host": "的主机拷贝",
-    "of the GPU's peak": "的 GPU 峰值",
-    "of the parts": "的各部分",
-    "of the step": "的步长",
-    "cores": "个核",
-    "workers": "个 worker 进程",
-    "threads": "个线程",
-    "GPUs": "块 GPU",
-    "processes": "个进程",
-    "repairs": "处修复",
-    "errors": "个错误",
-    "operators": "个算子",
-    "kernels": "个 kernel",
-    "times": "倍",
-    "times the nearest": "倍于最近的节点",
-    "times as long as by the same ones alone": "倍于同样的工作单独运行时",
-    "times as long as on others": "倍于其他 rank",
-    "bytes": "字节",
-}
+_SEVERITIES = {"high": "严重", "medium": "中等", "low": "轻微", "no bottleneck": "无瓶颈", "unequal ranks": "rank 不均"}
 _RESOURCES = {"cpu": "CPU ", "gpu": "GPU ", "io": "I/O ", "communication": "通信"}
 
 
@@ -162,6 +125,10 @@ def small_causes(*, count: int, limit: str) -> str:
 
 def pid_and_workers(*, pid: int | None, workers: int) -> str:
     return f"pid {pid}，{workers} 个 worker 进程"
+
+
+def waits_for_ranks(*, share: str, rank: str, others: int) -> str:
+    return f"{share} 的时间在等待其他 rank，最久的是等 rank {rank}" if others else f"{share} 的时间在等 rank {rank}"
 
 
 def late_host(*, host: str) -> str:
@@ -321,7 +288,7 @@ def aside(*, text: str, more: str) -> str:
 
 
 def unit(*, unit: str) -> str:
-    return _UNITS.get(unit, unit)
+    return UNITS.get(unit, unit)
 
 
 def unknown() -> str:

@@ -11,6 +11,7 @@ WORDS = {
     "skip": "跳到结论",
     "contents": "目录",
     "of_time": "{share} 的时间{goes}",
+    "but_faster": "只改一处，作业的{gain}",
     "in_rank": "{sentence}；rank {rank} 让其他 rank 都在等它",
     # --- the first screen
     "second": "训练的一秒花在哪里",
@@ -23,7 +24,7 @@ WORDS = {
     "afterwards": "修改之后",
     "one_second_becomes": "现在需要一秒的工作，之后需要 {after}",
     "a_step": "每步：现在 {before}，之后 {after}",
-    "up_to": "事先无法知道能带来多少。如果这个原因完全消失，{gain}。",
+    "up_to": "{gain}：事先无法知道它能去掉这个原因的多大部分。",
     "next": "之后的限制：{title}，现在占 {share} 的时间。",
     "rests": "依据",
     "known": "依据的方式",

@@ -12,6 +12,17 @@ def computing_refuted() -> str:
     return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
 
 
+def unequal(*, share: float) -> str:
+    return f"with equal work for all ranks a step would be {percent(share)} shorter"
+
+
+def unequal_refuted() -> str:
+    return (
+        "Give every rank the same batch for some steps: if the others still wait as long, it is not the work that "
+        "differs but the host or what else runs there."
+    )
+
+
 def single_precision(*, part: float, unfolds: bool) -> Fix:
     longer = ", and convolutions, which oneDNN does in single precision only, even longer" if unfolds else ""
     return Fix(

@@ -127,6 +127,10 @@ def pid_and_workers(*, pid: int | None, workers: int) -> str:
     return f"pid {pid}, {workers} worker{'' if workers == 1 else 's'}"
 
 
+def waits_for_ranks(*, share: str, rank: str, others: int) -> str:
+    return f"waits {share} for {'others, longest for ' if others else ''}rank {rank}"
+
+
 def late_host(*, host: str) -> str:
     return f"The ranks of host {host} hold the others back: nearly all waiting is for them."
 

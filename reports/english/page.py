@@ -11,6 +11,7 @@ WORDS = {
     "skip": "Skip to the verdict",
     "contents": "Contents",
     "of_time": "{share} of the time {goes}",
+    "but_faster": "One change makes the job {gain}",
     "in_rank": "{sentence}; rank {rank} keeps the others waiting",
     # --- the first screen
     "second": "Where one second of training goes",
@@ -23,9 +24,7 @@ WORDS = {
     "afterwards": "with this change",
     "one_second_becomes": "What takes one second today would take {after}",
     "a_step": "a step: {before} now, {after} then",
-    "up_to": (
-        "How much it brings cannot be estimated beforehand. If all of this cause went away, the job would be {gain}."
-    ),
+    "up_to": "It makes the job {gain}: how much of this cause it takes away cannot be told beforehand.",
     "next": "What limits it then: {title}, {share} of the time today.",
     "rests": "What this rests on",
     "known": "How it is known",

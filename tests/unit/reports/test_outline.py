@@ -123,6 +123,29 @@ def test_what_equal_ranks_would_bring_is_no_range() -> None:
     assert ", 1.2 times as fast if equal: 94%" in report.headline
 
 
+def test_work_that_ranks_have_more_of_than_others_is_no_good_news() -> None:
+    base = diagnoses.sound()
+    sound = outline(base).cards[0]
+    unequal = outline(replace(base, verdict=replace(base.verdict, predicted_speedup=1.25))).cards[0]
+    assert (sound.severity, sound.healthy) == ("no bottleneck", True)
+    assert (unequal.severity, unequal.healthy) == ("unequal ranks", False)
+
+
+@pytest.mark.parametrize(
+    ("waits", "told"),
+    [
+        ({}, ""),
+        ({1: 0.001}, ""),
+        ({1: 0.52}, "waits 52% for rank 1"),
+        ({1: 0.1, 3: 0.3}, "waits 40% for others, longest for rank 3"),
+    ],
+)
+def test_a_rank_says_for_whom_it_waits(waits: dict[int, float], told: str) -> None:
+    base = diagnoses.straggler()
+    ranks = ({**base.ranks[0], "waits_for": waits}, *base.ranks[1:])
+    assert [rank.waits for rank in outline(replace(base, ranks=ranks)).ranks] == [told, ""]
+
+
 @pytest.mark.parametrize(("speedup", "told"), [(1.5, True), (1.1, False)])
 def test_the_first_line_of_a_sound_job_says_what_would_make_it_much_faster(speedup: float, told: bool) -> None:
     base = diagnoses.sound()

@@ -2,7 +2,9 @@
 
 import pytest
 
-from perfdoctor.reports.wording import worded_fixes
+from perfdoctor.reports.wording import worded_finding, worded_fixes
+from perfdoctor.rules import find
+from perfdoctor.rules.case import Case, Trainer
 from tests.builders.cases import finding, titles
 
 
@@ -182,3 +184,16 @@ def test_a_pass_whose_gradients_are_cleared_is_made_without_them() -> None:
     assert "gan.py:9 critic_step" in fix.why
     unseen = finding("cpu.model_compute", share=0.95, settings=settings, **phases)
     assert next(fix for fix in worded_fixes(unseen) if "does not step" in fix.title).predicted_speedup is None
+
+
+@pytest.mark.parametrize(
+    ("late", "told", "test"), [(0.26, "a step would be 26 % shorter", "same batch"), (0.0, "", "Halve")]
+)
+def test_work_that_ranks_have_more_of_is_tested_by_giving_them_the_same(late: float, told: str, test: str) -> None:
+    waits = ({1: 10 * late} if late else {}, {})
+    trainers = tuple(Trainer(rank, 100 + rank, waits[rank], {}, {}, (), 0, 0, {}) for rank in range(2))
+    case = Case({"cpu.model_compute": 1.0}, trainers, {}, {}, {}, late={"cpu.model_compute": late})
+    found = worded_finding(find(case)[0][0])
+    assert told in str(found.summary)
+    assert test in str(found.refuted_by)
+    assert titles(found) == (["Give all ranks equal work"] if late else [])

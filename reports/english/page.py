@@ -93,8 +93,8 @@ WORDS = {
     "flame_colours": "Colours are causes.",
     "flame_label": "Flame graph; the table below it lists the lines that cost most",
     "hot_lines": "Lines of your code that cost most",
-    "lines_help": "Each moment counts for the line that ran then, or that was waited for. What a line costs other threads, "
-    "a core for instance, counts for no line.",
+    "lines_help": "Each moment counts for the line that ran then, or that was waited for. What a line costs other "
+    "threads, a core for instance, counts for no line.",
     "line": "Line",
     "code_text": "Code",
     "source_help": "The same lines in your source, with those around them, as they stood when the watching ended. "

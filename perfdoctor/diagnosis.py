@@ -160,6 +160,7 @@ class Finding:
         refuted_by: the test that would prove this finding wrong.
         ranks: the ranks in which the cause lies; empty for a job of one trainer.
         look_alikes: causes that look like this one, and what was measured of them.
+        title: what it is, in a few words, where that is more than its cause says; else "".
     """
 
     cause: str
@@ -172,6 +173,7 @@ class Finding:
     refuted_by: Text = ""
     ranks: tuple[int, ...] = ()
     look_alikes: tuple[LookAlike, ...] = ()
+    title: Text = ""
 
     @property
     def bottleneck(self) -> str | None:

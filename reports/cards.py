@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, LookAlike
 from perfdoctor.messages import Text
-from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, times
+from perfdoctor.reports.text import clean, clean_lines, is_prose, lower_first, percent, quantity, sentence, times
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 
 _LOCATION = re.compile(r"(?<![\w./~])(/(?:[^\s/:'\"]+/)+([^\s/:'\"]+)):(?=\d)")
@@ -132,7 +132,7 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text, unequal: bool) -> C
     cause = CAUSES[finding.cause]
     healthy = cause.healthy and not unequal
     return Card(
-        title=sentence(cause_title(cause.id)),
+        title=sentence(finding_title(finding)),
         cause=cause.id,
         severity="unequal ranks" if unequal else "no bottleneck" if healthy else clean(finding.severity),
         healthy=healthy,
@@ -145,6 +145,11 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text, unequal: bool) -> C
         refuted_by=clean(finding.refuted_by),
         look_alikes=tuple(map(_alike, finding.look_alikes)),
     )
+
+
+def finding_title(finding: Finding) -> str:
+    """What was found, as a short noun phrase: its own title, or else that of its cause."""
+    return lower_first(worded(finding.title)) if finding.title else cause_title(finding.cause)
 
 
 def gain_of(finding: Finding) -> str:

@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from perfdoctor.diagnosis import Diagnosis, Finding
+from perfdoctor.reports.cards import finding_title
 from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded_diagnosis
 from perfdoctor.results.blocks import Block
@@ -38,12 +39,13 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     """What the JSON says, as values that it can hold: texts in English, unless the user named another language."""
     with for_programs():
         diagnosis = worded_diagnosis(diagnosis)
+        findings = list(map(_finding, diagnosis.findings))
     said = {
         "schema": SCHEMA,
         "perfdoctor": diagnosis.version,
         "verdict": {name: getattr(diagnosis.verdict, name) for name in _VERDICT},
         "breakdown": [asdict(line) for line in diagnosis.breakdown],
-        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "findings": findings,
         "ranks": diagnosis.ranks,
         "steps": diagnosis.steps,
         "not_examined": [
@@ -81,6 +83,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "share": finding.share,
         "predicted_speedup": finding.predicted_speedup,
+        "title": finding_title(finding),
         "summary": finding.summary,
         "evidence": [asdict(item) for item in finding.evidence],
         "fixes": [asdict(fix) for fix in finding.fixes],

@@ -10,7 +10,7 @@ from typing import Any
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, frees_much
 from perfdoctor.messages import say
-from perfdoctor.reports.cards import Card, ShortPaths, card, gain_between, gain_of, texts
+from perfdoctor.reports.cards import Card, ShortPaths, card, finding_title, gain_between, gain_of, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
 from perfdoctor.reports.job_rows import cost_rows, job_rows, setting_rows
 from perfdoctor.reports.step_rows import Rows, step_rows
@@ -123,7 +123,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         version=clean(diagnosis.version),
         bottleneck=verdict.bottleneck or "",
         tone=_tone(verdict) if stuck is None else "bottleneck",
-        claim=_claim(verdict) if stuck is None else _stuck_claim(stuck),
+        claim=_claim(diagnosis) if stuck is None else _stuck_claim(stuck),
         headline=_headline(diagnosis, cards) if stuck is None else _stuck_claim(stuck),
         summary=summary,
         figures=_figures(diagnosis) if stuck is None else _stuck_figures(stuck),
@@ -154,13 +154,20 @@ def _of_group(group: RankGroup) -> RankBar:
     return RankBar(name=sentence(alike), detail="", straggler=False, parts=_parts(lines))
 
 
-def _claim(verdict: Verdict) -> str:
-    """The bottleneck and its cause in a few words."""
+def _claim(diagnosis: Diagnosis) -> str:
+    """The bottleneck and what it is, in a few words."""
+    verdict = diagnosis.verdict
     if verdict.bottleneck is None or verdict.cause is None:
         return label("no_bottleneck_named")
     if CAUSES[verdict.cause].healthy:
         return label("unequal_ranks" if _is_unequal(verdict) else "no_bottleneck")
-    return label("bottleneck", resource=verdict.bottleneck, title=cause_title(verdict.cause))
+    return label("bottleneck", resource=verdict.bottleneck, title=_verdict_title(diagnosis, verdict.cause))
+
+
+def _verdict_title(diagnosis: Diagnosis, cause: str) -> str:
+    """What the cause of a verdict is, as its finding says it."""
+    found = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
+    return cause_title(cause) if found is None else finding_title(found)
 
 
 def _stuck_claim(stuck: Stuck) -> str:
@@ -207,12 +214,12 @@ def _gain(diagnosis: Diagnosis) -> str:
 def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
     """One line with bottleneck, cause, share and what a fix brings; of a sound job, what would make it much faster."""
     verdict = diagnosis.verdict
-    said, share = _claim(verdict), percent(verdict.share)
+    said, share = _claim(diagnosis), percent(verdict.share)
     if verdict.bottleneck is None or verdict.cause is None:
         return said
     gain = _gain(diagnosis)
     if CAUSES[verdict.cause].healthy:
-        title = cause_title(verdict.cause)
+        title = _verdict_title(diagnosis, verdict.cause)
         first = None if _is_unequal(verdict) else _first_change(diagnosis)
         faster = lower_first(cards[first[0]].changes[first[1]].headline) if first else ""
         return label("headline_healthy", claim=said, share=share, title=title, gain=gain, faster=faster)

@@ -142,7 +142,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     names = ShortPaths(one.line for one in activity.lines)
     return Page(
         subject=subject(diagnosis.job),
-        sentence=verdict_sentence(verdict, report),
+        sentence=verdict_sentence(diagnosis, report),
         waterfall=waterfall(report, palette),
         first=first,
         prospect=prospect,

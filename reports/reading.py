@@ -137,8 +137,9 @@ def _halt(row: Mapping[str, Any]) -> Halt:
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:
+    cause, title = _known(row["cause"]), row.get("title", "")  # which came after the first reports of this schema
     return Finding(
-        cause=_known(row["cause"]),
+        cause=cause,
         share=_number(row["share"]),
         severity=row["severity"],
         predicted_speedup=_number(row["predicted_speedup"]),
@@ -147,6 +148,7 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         fixes=tuple(map(_fix, row["fixes"])),
         refuted_by=row["refuted_by"],
         ranks=tuple(row["ranks"]),
+        title="" if title == CAUSES[cause].title else title,
     )
 
 

@@ -101,6 +101,7 @@ def worded_finding(finding: Finding) -> Finding:
         evidence=tuple(map(worded_evidence, finding.evidence)),
         fixes=worded_fixes(finding),
         refuted_by=worded(finding.refuted_by),
+        title=worded(finding.title),
         look_alikes=tuple(
             replace(one, evidence=tuple(map(worded_evidence, one.evidence))) for one in finding.look_alikes
         ),

@@ -242,6 +242,7 @@ INTERPRETER_RULES = (
         _look_outside,
         say("interpreter.outside_refuted"),
         applies=is_outside_torch,
+        clauses=lambda case: (say("interpreter.not_shown"),),
     ),
     Rule(
         PYTHON_OVERHEAD,
@@ -250,6 +251,7 @@ INTERPRETER_RULES = (
         _work_less_in_operators,
         say("interpreter.in_operator_refuted"),
         applies=_is_work_of_operators,
+        clauses=lambda case: (say("interpreter.launch_nothing"),),
     ),
     Rule(
         PYTHON_OVERHEAD,

@@ -37,7 +37,8 @@ class Rule:
         evidence: names of the numbers to show where they were measured; see ``perfdoctor.metrics.names``.
         fixes: what to do, the best first; those whose gain can be computed change places by it.
         refuted_by: the test that would prove the finding wrong.
-        applies: of several rules of a cause the first one that applies is taken.
+        applies: of several rules of a cause the first one that applies is taken. A rule for some cases only says more
+            than the cause's title does: what takes the time there is the finding's title.
         clauses: what the summary adds after what takes how much time.
         remarks: sentences that follow the summary.
         left: what a fix leaves of the wall time at least, as a fraction; None where nothing but the share limits it.
@@ -69,7 +70,11 @@ class Rule:
             fixes,
             self.refuted_by,
             _ranks(case, self.cause),
+            title="" if self.applies is _always else self._subject(case),
         )
+
+    def _subject(self, case: Case) -> Message:
+        return self.what if isinstance(self.what, Message) else self.what(case)
 
     def _with_gains(self, case: Case) -> Iterator[Fix | Advice]:
         left = self.left(case) if self.left else None
@@ -92,7 +97,7 @@ class Rule:
         lines, ranks = case.lines.get(self.cause, ()), _ranks(case, self.cause)
         return say(
             "finding.summary",
-            what=self.what if isinstance(self.what, Message) else self.what(case),
+            what=self._subject(case),
             share=case.share(self.cause),
             line=lines[0][0] if lines else None,
             most=bool(lines) and lines[0][1] >= thresholds.MOSTLY,

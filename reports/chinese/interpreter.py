@@ -68,7 +68,11 @@ def keep_compiled() -> Fix:
 
 
 def outside() -> str:
-    return "作业中不属于 PyTorch、trace 看不到的代码"
+    return "作业中不属于 PyTorch 的代码"
+
+
+def not_shown() -> str:
+    return "trace 里看不到它在做什么"
 
 
 def outside_refuted() -> str:
@@ -94,7 +98,11 @@ def shorten_outside() -> Fix:
 
 
 def in_operator() -> str:
-    return "算子在主机上的工作（其间不启动任何 kernel）"
+    return "算子在主机上的工作"
+
+
+def launch_nothing() -> str:
+    return "其间不启动任何 kernel"
 
 
 def in_operator_refuted() -> str:

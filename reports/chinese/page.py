@@ -11,6 +11,7 @@ WORDS = {
     "skip": "跳到结论",
     "contents": "目录",
     "of_time": "{share} 的时间{goes}",
+    "goes_into": "花在{title}上",
     "but_faster": "只改一处，作业的{gain}",
     "in_rank": "{sentence}；rank {rank} 让其他 rank 都在等它",
     # --- the first screen

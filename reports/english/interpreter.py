@@ -81,7 +81,11 @@ def keep_compiled() -> Fix:
 
 
 def outside() -> str:
-    return "Code of the job outside of PyTorch, which the trace does not show,"
+    return "Code of the job outside of PyTorch"
+
+
+def not_shown() -> str:
+    return "the trace does not show what it does"
 
 
 def outside_refuted() -> str:
@@ -112,7 +116,11 @@ def shorten_outside() -> Fix:
 
 
 def in_operator() -> str:
-    return "Work of operators on the host, which launch nothing meanwhile,"
+    return "Work of operators on the host"
+
+
+def launch_nothing() -> str:
+    return "they launch nothing meanwhile"
 
 
 def in_operator_refuted() -> str:
@@ -139,7 +147,7 @@ def others_work(*, packages: tuple[str, ...]) -> str:
 
 
 def beside() -> str:
-    return "What is computed besides the model, after its passes,"
+    return "Computing besides the model"
 
 
 def others_work_refuted() -> str:
@@ -180,7 +188,7 @@ def step_together(*, line: str | None) -> Fix:
 
 
 def own_python() -> str:
-    return "Python code in the training step"
+    return "The job's own Python code in the training step"
 
 
 def own_python_refuted() -> str:

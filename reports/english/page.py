@@ -11,6 +11,7 @@ WORDS = {
     "skip": "Skip to the verdict",
     "contents": "Contents",
     "of_time": "{share} of the time {goes}",
+    "goes_into": "goes into {title}",
     "but_faster": "One change makes the job {gain}",
     "in_rank": "{sentence}; rank {rank} keeps the others waiting",
     # --- the first screen

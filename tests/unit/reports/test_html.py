@@ -155,6 +155,13 @@ def test_a_sound_job_reads_as_good_news() -> None:
     assert WORDS["first"] not in text
 
 
+def test_the_sentence_says_which_part_of_a_cause_it_is() -> None:
+    base = diagnoses.input_bound()
+    finding = replace(base.findings[0], title="Drawing the indices of the next batch")
+    page = render(replace(base, findings=(finding, *base.findings[1:])))
+    assert "62% of the time goes into drawing the indices of the next batch</h1>" in page
+
+
 def test_a_change_that_makes_a_sound_job_much_faster_comes_first() -> None:
     base = diagnoses.sound()
     small = Fix("Use 2 workers", "One is late.", "num_workers=2", 1.05, (1.0, 1.05))

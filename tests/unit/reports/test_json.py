@@ -38,8 +38,8 @@ def test_the_keys_are_the_contract(diagnosis: Diagnosis) -> None:
     ]  # fmt: skip
     for finding in document["findings"]:
         assert list(finding) == [
-            "cause", "bottleneck", "severity", "share", "predicted_speedup", "summary", "evidence", "fixes",
-            "refuted_by", "ranks",
+            "cause", "bottleneck", "severity", "share", "predicted_speedup", "title", "summary", "evidence",
+            "fixes", "refuted_by", "ranks",
         ]  # fmt: skip
         assert finding["cause"].startswith(finding["bottleneck"] + ".")
         assert all(list(item) == ["name", "value", "unit", "probe"] for item in finding["evidence"])

@@ -123,6 +123,15 @@ def test_what_equal_ranks_would_bring_is_no_range() -> None:
     assert ", 1.2 times as fast if equal: 94%" in report.headline
 
 
+def test_a_finding_of_a_part_of_a_cause_names_that_part() -> None:
+    base = diagnoses.input_bound()
+    finding = replace(base.findings[0], title="Drawing the indices of the next batch")
+    report = outline(replace(base, findings=(finding, *base.findings[1:])))
+    assert report.claim == "CPU bottleneck: drawing the indices of the next batch"
+    assert report.cards[0].title == "Drawing the indices of the next batch"
+    assert report.breakdown[0].title == "Preparing the input on the CPU"
+
+
 def test_work_that_ranks_have_more_of_than_others_is_no_good_news() -> None:
     base = diagnoses.sound()
     sound = outline(base).cards[0]

@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
-from perfdoctor.knowledge.libraries import COMM_HOOK, EXCHANGE_POLICIES, PADS_ALL, THREADS, UPDATES, USES
+from perfdoctor.knowledge.libraries import COMM_HOOK, EXCHANGE_POLICIES, GIVES_TYPES, PADS_ALL, THREADS, UPDATES, USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
@@ -147,7 +147,8 @@ def _said_in_source(calls: Sequence[SourceCall]) -> Settings:
         found["threads_set"] = _largest_number(setting)
     if padding := next((call for call in calls if PADS_ALL.search(call.text)), None):
         found["pads_all"] = padding.place
-    if policy := next((call for call in calls if call.callee in (*EXCHANGE_POLICIES, COMM_HOOK)), None):
+    policies = (call for call in calls if call.callee in (*EXCHANGE_POLICIES, COMM_HOOK))
+    if policy := next((call for call in policies if GIVES_TYPES.search(call.text)), None):
         found["exchange_policy"] = policy.place
     if (call := unused_pass(calls)) is not None:
         found["unused_pass"] = call.place

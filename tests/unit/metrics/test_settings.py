@@ -252,13 +252,15 @@ def test_where_every_text_is_padded_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "callee"),
+    ("text", "callee", "told"),
     [
-        ("policy = MixedPrecisionPolicy(a, b)", "MixedPrecisionPolicy"),
-        ("m.register_comm_hook(s, h)", "register_comm_hook"),
+        ("policy = MixedPrecisionPolicy(a, b)", "MixedPrecisionPolicy", True),
+        ("model = FSDP(model, mixed_precision=MixedPrecision(reduce_dtype=t))", "MixedPrecision", True),
+        ("m.register_comm_hook(s, h)", "register_comm_hook", True),
+        ("trainer = Trainer(plugins=[MixedPrecision('bf16-mixed', 'cuda')])", "MixedPrecision", False),
     ],
 )
-def test_where_the_source_says_how_ranks_exchange_is_told(text: str, callee: str) -> None:
+def test_where_the_source_says_how_ranks_exchange_is_told(text: str, callee: str, told: bool) -> None:
     call = SourceCall("/job/train.py", 7, text, callee, "main", None)
     settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))
-    assert settings["exchange_policy"] == "/job/train.py:7 main"
+    assert settings.get("exchange_policy") == ("/job/train.py:7 main" if told else None)

@@ -59,6 +59,8 @@ HANGS = (
     Planted("traced", "debugger"),
     Planted("asks_on_terminal", "terminal"),
     Planted("lock_beside_monitors", "lock"),
+    Planted("queue_beside_monitor", "lock"),
+    Planted("queue_beside_monitor", "lock", ranks=1, rank=None),
     Planted("stopped", "stopped"),
     Planted("all_stopped", "stopped", rank=None),
     Planted("stopped_worker", "stopped"),

@@ -361,6 +361,17 @@ def lock_beside_monitors() -> None:
     threading.Thread(target=asks, daemon=True).start()
 
 
+def queue_beside_monitor() -> None:
+    """A queue whose filler has failed, in a rank that has started a monitor which computes a little each second."""
+    batches: queue.Queue[bytes] = queue.Queue()
+    filler = threading.Thread(target=lambda: None, daemon=True)
+    filler.start()
+    filler.join()
+    looks = "import time\nwhile True: sum(range(3_000_000)); time.sleep(0.5)"
+    subprocess.Popen([sys.executable, "-c", looks])
+    batches.get()
+
+
 # --- ranks that do not do the same ------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ from perfdoctor.probes.readers.channel_ends import other_end, serves
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import name_of
-from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors, awaited_child
+from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors, awaited_child, ends_within
 from perfdoctor.probes.readers.waiting_threads import WaitingThreads
 from perfdoctor.recording.schema import TRACED_BY, Fact, Sample, WaitSeen
 
@@ -212,6 +212,8 @@ class WaitsProbe:
             return lock_holders(pid, self._root)
         if (child := awaited_child(wait.call, wait.arguments)) is not None:
             return [child]
+        if ends_within(wait.call, wait.arguments):
+            return [pid]
         end = None if wait.descriptor is None else other_end(pid, wait.descriptor)
         if end is None:
             return None

@@ -62,6 +62,8 @@ AWAITS_OTHERS = AWAITS_PROCESSES | {
     "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
     "accept", "accept4",
 }  # fmt: skip
+# A thread waits for another one, as a rule of its own process.
+FOR_THREADS = frozenset(("futex", "futex_waitv"))
 # All that a thread of an OpenMP or similar pool is ever seen in.
 OF_POOLS = frozenset(("futex", "sched_yield", "madvise", "munmap", "mmap", "fault"))
 # Kinds of targets (``perfdoctor.recording.schema.ThreadSample``) whose other end is somebody else.

@@ -206,7 +206,8 @@ class WaitSeen(NamedTuple):
         descriptor: of the process, on which it waits; None for other waits.
         target: as of a ``ThreadSample``.
         others: processes at the other end of a channel, that hold a file's lock, or the child that is waited for, as a
-            JSON list; ``null`` where there is no such end, or nobody could look.
+            JSON list; the process itself where only its own threads can end the wait; ``null`` where there is no such
+            end, or nobody could look.
         ends_ns: when a sleep ends by itself; None for other waits, or where that cannot be read.
         handling: the type of the exception that the thread handles, "" if none; None where that cannot be read.
     """

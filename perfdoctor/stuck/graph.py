@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS, ON_SETS
+from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS, FOR_THREADS, ON_SETS
 from perfdoctor.results.stuck import Halt
 from perfdoctor.stuck.halts import ENDLESS, FOR_RANKS, LOADER, halt_of, place_by_sureness
 from perfdoctor.stuck.processes import OnHost, WatchedRanks, below
 from perfdoctor.stuck.progress import is_helped, moves
-from perfdoctor.stuck.standing import Span, Standing, read_standing
+from perfdoctor.stuck.standing import Span, Standing, read_standing, threads_await_threads
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
@@ -109,6 +109,8 @@ class WaitGraph:
         pids: list[int] | None = None if wait is None else json.loads(wait.others)
         if wait is None or pids is None:
             return Awaited((), all_known=False)
+        if wait.call in FOR_THREADS:
+            return Awaited((), all_known=threads_await_threads(self._hosts[one.host], one.process.pid, self._span))
         above = roles.ancestors_of(one.process.pid)
         found = _living(one.host, [roles.by_pid[pid] for pid in pids if pid in roles.by_pid])
         # Itself: another thread of it has that end.

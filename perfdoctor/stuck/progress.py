@@ -16,10 +16,10 @@ import numpy as np
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import is_import, is_own
 from perfdoctor.knowledge.halts import GETS_DATA, TO_STORAGE
-from perfdoctor.knowledge.threads import AUTOGRAD, COLLECTIVES, ON_SETS
+from perfdoctor.knowledge.threads import AUTOGRAD, ON_SETS
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
-from perfdoctor.stuck.standing import Span, Standing, at_one_place, places, sleeps, wakes
+from perfdoctor.stuck.standing import Span, Standing, at_one_place, keeps_connections, places, sleeps, wakes
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadSeries
 
@@ -104,7 +104,7 @@ def may_loop(job: JobTimeline, standing: Standing, span: Span) -> bool:
 
 def _of_others(job: JobTimeline, pid: int, span: Span, *, but: str = "\0") -> float:
     """Cores that a process's threads use beside the main one, in their busiest second; without those named so."""
-    threads = (thread for thread in job.threads.besides_main(pid) if not _keeps_connections(thread))
+    threads = (thread for thread in job.threads.besides_main(pid) if not keeps_connections(thread))
     return sum(_peak(thread, span) for thread in threads if not thread.name.startswith(but))
 
 
@@ -116,7 +116,7 @@ def _in_interpreter(job: JobTimeline, pid: int, span: Span) -> bool:
 
 def _computes(job: JobTimeline, pid: int, span: Span) -> bool:
     """Whether its threads used the CPU in any second of a span."""
-    threads = [thread for thread in job.threads.of(pid) if not _keeps_connections(thread)]
+    threads = [thread for thread in job.threads.of(pid) if not keeps_connections(thread)]
     return sum(_peak(thread, span) for thread in threads) >= thresholds.MOVING_CPU
 
 
@@ -126,10 +126,6 @@ def _peak(thread: ThreadSeries, span: Span) -> float:
         return 0.0
     each = ((start, min(start + NS_PER_S, span[1])) for start in range(*span, NS_PER_S))
     return max((thread.use(*second)[0] for second in each), default=0.0)
-
-
-def _keeps_connections(thread: ThreadSeries) -> bool:
-    return thread.tid != thread.pid and thread.name.lower().startswith(COLLECTIVES)
 
 
 def _goes_on(job: JobTimeline, standing: Standing, span: Span) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
-from perfdoctor.knowledge.threads import SLEEPS
+from perfdoctor.knowledge.threads import COLLECTIVES, FOR_THREADS, SLEEPS
 from perfdoctor.recording.schema import WaitSeen
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation
@@ -123,3 +123,36 @@ def places(job: JobTimeline, pid: int, span: Span) -> Amounts[Place]:
 def at_one_place(found: Amounts[Place]) -> bool:
     """Whether stacks were seen, and nearly all at one place; some fail while they are read."""
     return bool(found) and max(found.values()) >= thresholds.SAME_PLACE * found.total
+
+
+def threads_await_threads(job: JobTimeline, pid: int, span: Span) -> bool:
+    """Whether all threads of a process but its main one wait for threads of it: then nobody else can end such a wait.
+
+    Those of experiment trackers, and those that keep the connections of process groups, end no wait of the job's own.
+    """
+    main = job.threads.main_tid(pid)
+    others = [tid for tid, seen in job.recording.threads.items() if seen.pid == pid and tid != main]
+    sampled = [job.threads.by_tid[tid] for tid in others if tid in job.threads.by_tid]
+    return len(sampled) == len(others) and all(
+        _awaits_threads(thread, span) or keeps_connections(thread) or _tracks(job, thread) for thread in sampled
+    )
+
+
+def _awaits_threads(thread: ThreadSeries, span: Span) -> bool:
+    """Whether a thread was in waits for others of its process only; as it was last if no sample lies in the span."""
+    first, last = np.searchsorted(thread.times_ns, span)
+    seen = range(first, last) if last > first else range(max(0, int(first) - 1), int(first))
+    return len(seen) > 0 and all(thread.states[one] == "S" and thread.syscalls[one] in FOR_THREADS for one in seen)
+
+
+def keeps_connections(thread: ThreadSeries) -> bool:
+    """Whether a thread is one of a process group's own."""
+    return thread.tid != thread.pid and thread.name.lower().startswith(COLLECTIVES)
+
+
+def _tracks(job: JobTimeline, thread: ThreadSeries) -> bool:
+    """Whether a thread runs nothing but code that logs."""
+    ident = job.gil.ident(thread.tid)
+    series = next((one for one in job.stacks.of_others(thread.pid) if one.ident == ident), None)
+    seen = [] if series is None else [number for number in series.stacks.tolist() if number >= 0]
+    return bool(seen) and all(job.stacks.locations[number].phase == "logging" for number in seen)

@@ -75,6 +75,7 @@ _TIME = struct.Struct("qq")  # struct timespec, struct timeval
 _FOREVER_NS = 2**62
 _TIMER_ABSTIME = 1
 _P_PID = 1  # of waitid
+_FUTEX_PRIVATE = 128  # FUTEX_PRIVATE_FLAG (include/uapi/linux/futex.h)
 # Calls that wait for descriptors, or only for some time: nanoseconds in the smaller unit of that time.
 _MAY_SLEEP = {"select": 1_000, "pselect6": 1}
 _LONGEST_PATH = 512
@@ -95,6 +96,18 @@ def awaited_child(call: str, arguments: list[int]) -> int | None:
         return arguments[1] if arguments[0] == _P_PID else None
     pid = ctypes.c_int32(arguments[0]).value if call == "wait4" else 0
     return pid if pid > 0 else None  # any child, or one of a process group
+
+
+def ends_within(call: str, arguments: list[int]) -> bool:
+    """Whether only threads of the same process can end a call's wait: for a futex that other processes do not share.
+
+    Locks and queues of threads are such; those of ``multiprocessing`` are shared.
+
+    Args:
+        call: the system call's name.
+        arguments: as the kernel reports them.
+    """
+    return call == "futex" and bool(arguments[1] & _FUTEX_PRIVATE)
 
 
 class Descriptors:

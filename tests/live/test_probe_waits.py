@@ -121,6 +121,15 @@ def test_the_stacks_of_other_threads_are_read_where_one_of_them_may_end_the_wait
     assert len(segments) == 1
 
 
+@pytest.mark.parametrize(("module", "within"), [("threading", True), ("multiprocessing", False)])
+def test_whose_threads_can_end_a_wait_for_a_lock_is_told(module: str, within: bool) -> None:
+    code = f"import {module}\nlock = {module}.Lock()\nlock.acquire()\n{READY}lock.acquire()"
+    with job(sys.executable, "-c", code) as waiting:
+        assert until(lambda: in_call(waiting.pid, "futex"))
+        seen = wait_of(looked_into(waiting.pid))
+    assert json.loads(seen.others) == ([waiting.pid] if within else None)
+
+
 def test_a_wait_is_looked_into_once() -> None:
     with job(sys.executable, "-c", READY + "time.sleep(300)") as waiting:
         assert until(lambda: in_call(waiting.pid, "clock_nanosleep"))

@@ -35,6 +35,15 @@ def test_what_moves_beside_a_rank_that_waits_hides_no_hang(tmp_path: Path) -> No
     assert (stuck["kind"], stuck["rank"]) == ("lock", 1)
 
 
+def test_what_a_rank_has_started_ends_no_wait_for_a_thread_of_its_own(tmp_path: Path) -> None:
+    with planted("queue_beside_monitor") as pid:
+        answer = perfdoctor("attach", pid, "--duration", "7", "--json", tmp_path / "a.json")
+    stuck = answer.told["stuck"]
+    assert stuck is not None, answer.out
+    assert (stuck["kind"], stuck["rank"]) == ("lock", 1)
+    assert "queue_beside_monitor" in stuck["chain"][0]["line"]
+
+
 def test_of_ranks_that_were_all_stopped_none_is_blamed_alone(tmp_path: Path) -> None:
     with planted("all_stopped") as pid:
         answer = perfdoctor("attach", pid, "--duration", "4", "--json", tmp_path / "a.json", "--lang", "en")

@@ -55,6 +55,36 @@ def test_whatever_moves_in_the_last_rank_makes_the_job_slow_and_not_stuck(moving
     assert found(*ranks, moving) is None
 
 
+TRACKS = Frame("/v/lib/python3.11/site-packages/wandb/sdk/interface/router.py", "message_loop", 77)
+
+
+@pytest.mark.parametrize(
+    ("ends_within", "besides", "is_stuck"),
+    [
+        (True, [], True),
+        (True, jobs.thread(99, 10, "S", name="pt_autograd_0"), True),
+        (True, jobs.thread(99, 10, "S", name="python", call="poll", target="pipe"), False),
+        (True, [ThreadSeen(jobs.START, 99, 10, "python")], False),
+        (True, jobs.thread(99, 10, "S", name="pt_gloo_runloop", call="epoll_wait"), True),
+        (
+            True,
+            [
+                *jobs.thread(99, 10, "S", name="python", call="recvfrom", target="socket:unix", switches=0.0),
+                *jobs.named(10, 10, 1),
+                *jobs.named(99, 10, 2),
+                *jobs.stacks(10, (jobs.BOOTSTRAP, TRACKS), ident=2),
+            ],
+            True,
+        ),
+        (False, [], False),
+    ],
+    ids=["alone", "pool", "reads", "not sampled", "connections", "tracker", "shared"],
+)
+def test_a_program_beside_ends_no_wait_for_threads(ends_within: bool, besides: list[Sample], is_stuck: bool) -> None:
+    waiting = [*rank(0, world=1), waits_in(10, "futex", [10] if ends_within else None)]
+    assert (found(waiting, besides, program(31, 10, "R", run=0.9)) is not None) is is_stuck
+
+
 def test_who_wakes_for_data_gets_some() -> None:
     receiving = {"call": "recvfrom", "target": "socket:tcp"}
     assert found(rank(0, world=1, **receiving)) is not None

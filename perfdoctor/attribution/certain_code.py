@@ -26,7 +26,8 @@ def is_blurred(job: JobTimeline, pid: int) -> bool:
 
 def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
     """Whether most of what a main thread runs in some places of its code is torch's arithmetic."""
-    return _are_most([kind in ("kernel", "spin") for kind, location in _certain_code(job, pid) if where(location)])
+    found = (kind for kind, location in _certain_code(job, pid) if where(location))
+    return _are_most([kind in ("kernel", "check", "spin") for kind in found])
 
 
 def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:

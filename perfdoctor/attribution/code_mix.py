@@ -57,8 +57,13 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
             continue
         phase = phase_of(job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter"))
         found = held_up if job.kinds.pool_delay(pid, time_ns) >= thresholds.SURE_DELAY else undisturbed
-        found[phase][kind] += count  # type: ignore[assignment]
+        found[phase][_in_phase(kind, phase)] += count  # type: ignore[assignment]
     return undisturbed, held_up
+
+
+def _in_phase(kind: str, phase: str) -> str:
+    """A kind of code in a phase: where gradients are computed, only anomaly detection looks for NaN."""
+    return "kernel" if kind == "check" and phase != "backward" else kind
 
 
 def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:
@@ -191,6 +196,7 @@ SPIN = "spin"
 _CAUSES = {
     "interpreter": PYTHON_OVERHEAD,
     "dispatch": PYTHON_OVERHEAD,
+    "check": PYTHON_OVERHEAD,
     "kernel": MODEL_COMPUTE,
     "spin": SPIN,
     # Decoders, compressors and array libraries: a step of torch's has no use for them.

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-CodeKind = Literal["interpreter", "dispatch", "kernel", "copy", "spin", "library", "driver", "clock", "other"]
+CodeKind = Literal["interpreter", "dispatch", "kernel", "check", "copy", "spin", "library", "driver", "clock", "other"]
 
 
 def _any_of(table: Mapping[str, str], before: str = "", after: str = "") -> re.Pattern[str]:
@@ -120,6 +120,9 @@ _KERNEL = _any_of(
         "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
     }
 )
+# Of these, what finds out whether a tensor has a NaN: it is compared with itself, and whether any element differs
+# (aten/src/ATen/native/TensorCompare.cpp, isnan; torch/csrc/autograd/engine.cpp, AnomalyMode).
+_CHECK = re.compile(r"\dne_kernel|\dor_kernel_impl")
 # Code that lays a convolution out window by window for BLAS, as ATen does with what oneDNN has no kernels for.
 _UNFOLDS = _any_of(
     {
@@ -165,8 +168,9 @@ def classify(image: str, symbol: str) -> CodeKind:
 
     Returns:
         ``interpreter`` (CPython), ``dispatch`` (finding, checking and recording operators, allocating), ``kernel``
-        (arithmetic and memory traffic on tensors), ``copy`` (memory traffic of the C library), ``spin`` (an OpenMP
-        runtime, where threads wait for each other), ``library`` (any other library's own work: decoding, augmenting),
+        (arithmetic and memory traffic on tensors), ``check`` (of that, what looks for NaN, among others), ``copy``
+        (memory traffic of the C library), ``spin`` (an OpenMP runtime, where threads wait for each other), ``library``
+        (any other library's own work: decoding, augmenting),
         ``driver`` (of a GPU, which may launch as well as wait), ``clock`` (the kernel's shared page), ``other``.
     """
     base = image.rpartition("/")[2]
@@ -217,4 +221,6 @@ def _in_torch(symbol: str) -> CodeKind:
         return "kernel" if symbol == "~" else _in_torch(symbol[1:])
     if _BOOKKEEPING.search(symbol):
         return "dispatch"
-    return "kernel" if _KERNEL.search(symbol) or _ON_ELEMENTS.search(symbol) else "dispatch"
+    if not (_KERNEL.search(symbol) or _ON_ELEMENTS.search(symbol)):
+        return "dispatch"
+    return "check" if _CHECK.search(symbol) else "kernel"

@@ -19,14 +19,19 @@ _SHOWN = 2  # functions and packages
 
 def stop_debugging(case: Case) -> Iterator[Advice]:
     """Takes away what is for debugging and slows down every call."""
-    below = case.below.get(PYTHON_OVERHEAD, {})
-    if sum(below.get(package, 0.0) for package in FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS:
+    if _detects_anomalies(case):
         yield advise("interpreter.no_anomaly_detection")
     if watcher := case.settings.get("watched_by"):
         yield advise("interpreter.stop_watching", watcher=watcher)
     for name, level in environment.DEBUGGING.items():
         if level in (None, (case.variable(name) or "").upper()):
             yield from unset(case, name, say("interpreter.debugging", name=name))
+
+
+def _detects_anomalies(case: Case) -> bool:
+    """Whether autograd notes down at each operator where it was called, to name it if a gradient has a NaN."""
+    below = case.below.get(PYTHON_OVERHEAD, {})
+    return sum(below.get(package, 0.0) for package in FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS
 
 
 def _compiles_again(case: Case) -> bool:
@@ -234,6 +239,14 @@ INTERPRETER_RULES = (
         _wait_for_compiling,
         say("interpreter.compiling_refuted"),
         applies=_compiles,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.detecting_anomalies"),
+        ("interpreter_code", "trainer_running", "trainer_cores"),
+        _call_less,
+        say("interpreter.detecting_anomalies_refuted"),
+        applies=_detects_anomalies,
     ),
     Rule(
         PYTHON_OVERHEAD,

@@ -67,6 +67,14 @@ def keep_compiled() -> Fix:
     )
 
 
+def detecting_anomalies() -> str:
+    return "autograd 的异常检测（anomaly detection）"
+
+
+def detecting_anomalies_refuted() -> str:
+    return "在若干步里把它关掉：如果速度不变，拖慢作业的就不是它。"
+
+
 def outside() -> str:
     return "作业中不属于 PyTorch 的代码"
 

@@ -80,6 +80,14 @@ def keep_compiled() -> Fix:
     )
 
 
+def detecting_anomalies() -> str:
+    return "Autograd's anomaly detection"
+
+
+def detecting_anomalies_refuted() -> str:
+    return "Turn it off for some steps: if the pace stays the same, it is not what holds the job up."
+
+
 def outside() -> str:
     return "Code of the job outside of PyTorch"
 

@@ -20,7 +20,7 @@ from perfdoctor.attribution.code_mix import (
     with_device,
 )
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.knowledge.frames import PHASES
+from perfdoctor.knowledge.frames import PHASES, Frame
 from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, CodeLocation
 from tests.builders import jobs
 
@@ -73,6 +73,24 @@ def test_libraries_in_a_step_are_overhead_as_far_as_they_have_no_room_outside() 
     assert marked["forward"] == {"kernel": 500, "library": 50, IN_STEP: 150}
     mix = _fractions(marked["forward"], "forward")
     assert mix["cpu.python_overhead"] == pytest.approx(150 / 700)
+
+
+def test_looking_for_nan_is_no_arithmetic_of_the_model_where_gradients_are_computed() -> None:
+    """A mask of the model's own compares as well, in its forward pass."""
+    backward = Frame("/v/lib/python3.11/site-packages/torch/_tensor.py", "Tensor.backward", 581)
+    mix = read_code_mix(
+        jobs.timeline(
+            [
+                *jobs.process(TRAINER),
+                *jobs.thread(TRAINER, TRAINER, run=1.0),
+                *jobs.stacks(TRAINER, (jobs.OWN, jobs.MODULE), (jobs.OWN, backward), times=10, every_s=1.0),
+                *jobs.code(TRAINER, "libtorch_cpu.so", "_ZN2at6native4AVX29ne_kernelE", 400),
+            ]
+        ),
+        TRAINER,
+    )
+    assert mix.causes(CodeLocation("forward"), held_up=False) == {"cpu.model_compute": 1.0}
+    assert mix.causes(CodeLocation("backward"), held_up=False) == {"cpu.python_overhead": 1.0}
 
 
 def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:

@@ -20,6 +20,7 @@ GRID = f"{NATIVE.replace('ZN', 'ZNK')}15ApplyGridSampleIfE8backwardILb1EEEvRKNS_
 ADAM = f"{NATIVE}9adam_mathIffLNS0_9ADAM_MODEE0EEENSt9enable_ifIXoo9is_same_vIT_fEEvE4typeEPS5_S8_dPKfl"
 NORMAL = "_ZNK2at6native9templates3cpu12_GLOBAL__N_112NormalFill16IfLb1EEclEPf.constprop.0"
 SMALL_MATRICES = "_ZN2at6nativeL19bmm_out_or_baddbmm_ERKNS_6TensorES3_S3_RKN3c106ScalarES7_b"
+CALLBACK = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
 SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
 
 
@@ -66,6 +67,8 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", "~stub", "dispatch"),
         ("libtorch_cpu.so", "", "other"),
         ("libtorch_python.so", "_ZN5torch17FunctionSignature5parseEP7_object", "dispatch"),
+        ("libtorch_cpu.so", f"{CALLBACK}IZNS8_12_GLOBAL__N_19ne_kernelERS5_EUlffE_EEvS6_OT_lbEUlPPcPKlllE_E", "check"),
+        ("libtorch_cpu.so", "_ZN2at6native4AVX220vectorized_reductionIZNS0_12_GLOBAL__N_114or_kernel_implE", "check"),
         ("libc10.so", "_ZN3c1010TensorImplD1Ev", "dispatch"),
         ("libc.so.6", "malloc", "dispatch"),
         ("libc.so.6", "~__libc_malloc", "dispatch"),

@@ -11,6 +11,7 @@ from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAG
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
+from perfdoctor.knowledge.symbols import DRIVERS
 from perfdoctor.metrics.settings import has_loader
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
@@ -24,7 +25,7 @@ CLAIMED = frozenset(("data", "saving", "logging"))
 IN_STEP = "library in step"
 
 # Kinds of code that say something of the host of a GPU only: as what they count elsewhere, and what they are there.
-_ELSEWHERE = {"driver": "other", "clock": "other", "copy": "kernel"}
+_ELSEWHERE = {**dict.fromkeys((*DRIVERS, "clock"), "other"), "copy": "kernel"}
 WAITS, DRIVES, LAUNCHES = "device wait", "driver's own", "launch"
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
@@ -66,7 +67,7 @@ def _in_phase(kind: str, phase: str) -> str:
     return "kernel" if kind == "check" and phase != "backward" else kind
 
 
-def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:
+def with_device(counts: Mapping[str, float], *, asks_time: bool = True) -> Counter[str]:
     """Splits what the host of a GPU runs into waiting for the device, launching work on it, and its own.
 
     A wait for results spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
@@ -77,16 +78,18 @@ def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]
         counts: samples by kind of code.
         asks_time: the driver's waits do; they were seen to, at least once in some phase.
     """
-    launching = min(counts["driver"], thresholds.DRIVER_PER_DISPATCH * counts["dispatch"])
+    counts = Counter(counts)
+    driver = sum(counts.pop(kind, 0) for kind in DRIVERS)
+    launching = min(driver, thresholds.DRIVER_PER_DISPATCH * counts["dispatch"])
     called = counts["dispatch"] + launching
     calling = min(counts["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
-    beyond = counts["clock"] + counts["driver"] - launching
+    beyond = counts["clock"] + driver - launching
     waits = min(beyond, counts["clock"] / thresholds.CLOCK_IN_WAITS) if asks_time else beyond
     split = Counter(counts)
     split[WAITS], split[DRIVES] = waits, beyond - waits  # type: ignore[assignment]
     split[LAUNCHES] = called + calling  # type: ignore[assignment]
     split["interpreter"] -= calling  # type: ignore[assignment]
-    for kind in ("driver", "clock", "dispatch"):
+    for kind in ("clock", "dispatch"):
         del split[kind]
     return split
 
@@ -331,7 +334,8 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -
         on_gpu: the process computes on a GPU.
     """
     if on_gpu:
-        asks_time = any(counts["clock"] for counts in by_phase.values())
+        seen = sum(by_phase.values(), Counter())
+        asks_time = seen["clock"] > 0 and not seen["driver without clock"]
         by_phase = {phase: with_device(counts, asks_time=asks_time) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:

@@ -16,7 +16,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-CodeKind = Literal["interpreter", "dispatch", "kernel", "check", "copy", "spin", "library", "driver", "clock", "other"]
+CodeKind = Literal[
+    "interpreter", "dispatch", "kernel", "check", "copy", "spin", "library", "driver", "driver without clock", "clock",
+    "other",
+]  # fmt: skip
+# Code of a GPU's driver.
+DRIVERS: tuple[CodeKind, ...] = ("driver", "driver without clock")
 
 
 def _any_of(table: Mapping[str, str], before: str = "", after: str = "") -> re.Pattern[str]:
@@ -78,8 +83,10 @@ _PLUMBING = _any_of(
         r"ld-(?:linux|musl)|ld64\.so": "the dynamic loader",
     }
 )
-_DRIVER = _any_of({r"libcuda\.so|libnvidia": "NVIDIA's", "libhsa-runtime": "AMD's"})
-# Whoever waits for a GPU asks for the time again and again meanwhile, which takes no system call.
+_DRIVER = re.compile(r"libcuda\.so|libnvidia")
+# Whoever waits for a GPU of NVIDIA's asks for the time again and again meanwhile, which takes no system call. AMD's
+# runtime reads the processor's counter instead.
+_DRIVER_WITHOUT_CLOCK = re.compile("libhsa-runtime")
 _CLOCK = re.compile(r"\[v")
 
 # --- functions ------------------------------------------------------------------------------------------------------
@@ -170,8 +177,8 @@ def classify(image: str, symbol: str) -> CodeKind:
         ``interpreter`` (CPython), ``dispatch`` (finding, checking and recording operators, allocating), ``kernel``
         (arithmetic and memory traffic on tensors), ``check`` (of that, what looks for NaN, among others), ``copy``
         (memory traffic of the C library), ``spin`` (an OpenMP runtime, where threads wait for each other), ``library``
-        (any other library's own work: decoding, augmenting),
-        ``driver`` (of a GPU, which may launch as well as wait), ``clock`` (the kernel's shared page), ``other``.
+        (any other library's own work: decoding, augmenting), ``driver`` (of a GPU, which may launch as well as wait), ``driver without clock`` (one that does not ask for the
+        time while it waits), ``clock`` (the kernel's shared page), ``other``.
     """
     base = image.rpartition("/")[2]
     if base == "[jit]" or _ARITHMETIC.match(base):
@@ -182,6 +189,8 @@ def classify(image: str, symbol: str) -> CodeKind:
         return "spin"
     if _DRIVER.match(base):
         return "driver"
+    if _DRIVER_WITHOUT_CLOCK.match(base):
+        return "driver without clock"
     if _CLOCK.match(base):
         return "clock"
     if _PLUMBING.match(base):

@@ -11,10 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.symbols import DRIVERS
 from perfdoctor.stuck.standing import Span
 from perfdoctor.timeline.job import JobTimeline
 
-_WAITING = ("driver", "clock")
+_WAITING = (*DRIVERS, "clock")
 _LINKS = tuple(f"{link}_{way}_bytes_per_second" for link in ("pcie", "nvlink") for way in ("received", "sent"))
 
 

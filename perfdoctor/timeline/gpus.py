@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.launchers import local_rank
+from perfdoctor.knowledge.symbols import DRIVERS
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.machine_code import CodeSamples
@@ -34,7 +35,7 @@ class Gpus:
         self._readings = readings
         self._of, self._all = _read_users(recording.series)
         files = (subject for subject, name in readings.facts if name == "device_files" and subject.startswith("pid:"))
-        in_driver = set(code.of_kind("driver").tids.tolist())
+        in_driver = {tid for kind in DRIVERS for tid in code.of_kind(kind).tids.tolist()}
         self.processes = frozenset(
             {
                 *self._of,

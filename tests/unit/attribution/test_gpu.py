@@ -6,60 +6,30 @@ from collections.abc import Mapping
 import pytest
 
 from perfdoctor import examine
-from perfdoctor.attribution.account import Account
-from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.gpu import share_second, split_idle
 from perfdoctor.attribution.gpu_use import GpuUse
 from perfdoctor.attribution.share import DEVICE_WAIT as WAIT
 from perfdoctor.attribution.share import LAUNCHING as LAUNCH
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import CODE_FREQUENCY, Fact, ProcessSeen, Sample
+from perfdoctor.recording.schema import Fact, ProcessSeen, Sample
 from tests.builders import jobs
+from tests.builders.gpu_hosts import (
+    BACKWARD,
+    DISPATCH,
+    DRIVER,
+    FORWARD,
+    LOOP,
+    PID,
+    PYTHON,
+    SPIN,
+    accounts_of,
+    gpu_job,
+    shares,
+)
 
-PID = 100
-FORWARD = (jobs.OWN, jobs.MODULE)
-BACKWARD = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/autograd/graph.py", "_engine_run_backward", 9))
-LOOP = (Frame(jobs.OWN.file, jobs.OWN.function, 9),)
-# Machine code by what it is: image and symbol.
-SPIN, DRIVER = ("[vdso]", ""), ("libcuda.so.1", "~")
-DISPATCH, PYTHON = ("libc10.so", "_ZN3c1010TensorImplC1Ev"), ("python3.11", "_PyEval_EvalFrameDefault")
 GPU, LOG, SYNC = "gpu.compute", "io.log_write", "cpu.synchronization"
 COMPUTE = GpuUse(None, 1.0, {"gpu.compute": 1.0}, None)
-
-
-def gpu_job(
-    states: str = "R",
-    code: Mapping[tuple[str, str], float] | None = None,
-    stacks: tuple[tuple[Frame, ...], ...] = (FORWARD,),
-    pid: int = PID,
-    gpu: int = 0,
-    call: str = "futex",
-    target: str = "",
-    rank: dict[str, str] | None = None,
-    **levels: float,
-) -> list[Sample]:
-    """A trainer on a GPU: its main thread's states, what it runs as fractions of its time, and readings of the GPU."""
-    samples = [
-        *jobs.process(pid, **(rank or {})),
-        *jobs.thread(pid, pid, states, run=states.count("R") / len(states), call=call, target=target),
-        *jobs.thread(pid + 1, pid, "S", name="cuda-EvtHandlr", call="poll"),
-        *jobs.stacks(pid, *stacks),
-        *jobs.named(pid, pid, 1),
-    ]
-    for (image, symbol), part in (code or {}).items():
-        samples += jobs.code(pid, image, symbol, round(part * CODE_FREQUENCY * jobs.SECONDS))
-    for name, level in levels.items():
-        samples += jobs.readings(f"gpu:{gpu}", name, *[level] * 20, every_s=0.5, probe="gpu")
-    return [*samples, *jobs.readings(f"gpu:{gpu}/pid:{pid}", "memory_bytes", 1e9, 1e9, probe="gpu")]
-
-
-def accounts_of(samples: list[Sample]) -> list[Account]:
-    return attribute(jobs.timeline([*jobs.readings("host", "usable_cores", 8.0), *samples]))
-
-
-def shares(samples: list[Sample]) -> dict[str, float]:
-    return accounts_of(samples)[0].causes().fractions()
 
 
 def test_a_host_that_spins_while_its_gpu_is_busy_has_no_bottleneck() -> None:

@@ -225,6 +225,9 @@ UNKNOWN_LAUNCHING = Threshold(
 ALLOCATES = Threshold(
     0.01, "of the time", "a job in its steady state makes no call to the driver in 10 s (recorded on a B200)"
 )
+LAUNCHES_SEEN = Threshold(
+    50, "samples in PyTorch's operators", "4 to 6 of 20 us of an operator are the driver's: 50 samples miss it in 1e-5"
+)
 UNUSED_GPU = Threshold(0.02, "of the GPU's memory", "judgement: the driver itself keeps some 0.5 GB")
 FULL_GPU = Threshold(0.9, "of the GPU's memory", "judgement: with less in use the allocator need not give any back")
 USUAL_KERNEL_TIME = Threshold(

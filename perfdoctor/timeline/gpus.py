@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.launchers import local_rank
-from perfdoctor.knowledge.symbols import DRIVERS
+from perfdoctor.knowledge.symbols import DRIVERS, CodeKind
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.processes import variables_of
 from perfdoctor.timeline.readings import Readings
 
-# Threads that only processes with a GPU have.
-_SHOW = (AUTOGRAD, *OF_DRIVERS)
+# Kinds of code in which operators are found and carried out.
+_OPERATORS: tuple[CodeKind, ...] = ("dispatch", "kernel")
 # Variables that list the GPUs which a process may use.
 _LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
@@ -28,29 +29,38 @@ class Gpus:
         code: samples of machine code.
 
     Attributes:
-        processes: those that compute on a GPU: the driver lists them, or they have its threads, files or code.
+        processes: those that compute on a GPU: the driver lists them, or they have its threads or code; or they have
+            its files or threads of autograd's, and nothing speaks against it.
     """
 
     def __init__(self, recording: Recording, readings: Readings, code: CodeSamples) -> None:
         self._readings = readings
         self._of, self._all = _read_users(recording.series)
-        files = (subject for subject, name in readings.facts if name == "device_files" and subject.startswith("pid:"))
         in_driver = {tid for kind in DRIVERS for tid in code.of_kind(kind).tids.tolist()}
-        self.processes = frozenset(
-            {
-                *self._of,
-                *(int(subject.removeprefix("pid:")) for subject in files),
-                *(
-                    seen.pid
-                    for tid, seen in recording.threads.items()
-                    if tid in in_driver or seen.name.startswith(_SHOW)
-                ),
-            }
-        )
+        sure = {*self._of, *_with_threads(recording, OF_DRIVERS, in_driver)}
+        self.processes = frozenset(sure | self._able(recording, code))
         self._local_ranks = _local_ranks(recording, self.processes)
         self._shown = {
             pid: _shown(self._all, variables_of(process), readings) for pid, process in recording.processes.items()
         }
+
+    def _able(self, recording: Recording, code: CodeSamples) -> set[int]:
+        """Processes that found a GPU, without those that evidently compute elsewhere.
+
+        PyTorch built for CUDA asks for the number of devices in a first backward pass, wherever that is carried out: it
+        starts a thread of autograd's for each, and the driver opens its files.
+        """
+        if _lists_nobody(self._all, self._readings):
+            return set()
+        facts = self._readings.facts
+        files = {subject: driver for (subject, name), driver in facts.items() if name == "device_files"}
+        of_files = {int(subject.removeprefix("pid:")) for subject in files if subject.startswith("pid:")}
+        # Whoever launches on a GPU of NVIDIA's spends a fifth of that in the driver: samples would have shown it.
+        shown = Counter(seen.pid for tid in _at_work(code) if (seen := recording.threads.get(tid)))
+        elsewhere = {
+            pid for pid in of_files if files[f"pid:{pid}"] == "nvidia" and shown[pid] >= thresholds.LAUNCHES_SEEN
+        }
+        return (of_files | _with_threads(recording, (AUTOGRAD,))) - elsewhere
 
     def used_by(self, pid: int) -> bool:
         """Whether a process computes on a GPU."""
@@ -86,6 +96,36 @@ class Gpus:
     def _memory_used(self, gpu: str) -> float:
         used, whole = (self._readings.maximum(gpu, f"memory_{what}_bytes") for what in ("used", "total"))
         return used / whole if used is not None and whole else 0.0
+
+
+def _with_threads(recording: Recording, names: tuple[str, ...], tids: Collection[int] = ()) -> set[int]:
+    """Processes with threads whose names begin so, or that are among some."""
+    return {seen.pid for tid, seen in recording.threads.items() if tid in tids or seen.name.startswith(names)}
+
+
+def _at_work(code: CodeSamples) -> list[int]:
+    """The threads of samples in PyTorch's operators, one for each sample."""
+    found: list[int] = []
+    for kind in _OPERATORS:
+        found += code.of_kind(kind).tids.tolist()
+    return found
+
+
+def _lists_nobody(gpus: Sequence[str], readings: Readings) -> bool:
+    """Whether the driver said of each GPU whose processes are on it, and none was the job's.
+
+    A list without anybody on a GPU that is busy is none.
+    """
+    listed = {gpu: readings.maximum(gpu, "job_processes") for gpu in gpus if not _is_divided(gpu, gpus)}
+    return bool(listed) and all(
+        own == 0 and (readings.maximum(gpu, "foreign_processes") or not readings.maximum(gpu, "busy_fraction"))
+        for gpu, own in listed.items()
+    )
+
+
+def _is_divided(gpu: str, gpus: Sequence[str]) -> bool:
+    """Whether a GPU is partitioned: then its instances are listed."""
+    return any(other.startswith(f"{gpu}:") for other in gpus)
 
 
 def _shown(gpus: Sequence[str], variables: Mapping[str, str], readings: Readings) -> tuple[str, ...]:

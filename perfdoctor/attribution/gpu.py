@@ -47,8 +47,17 @@ def settle_with_gpus(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[A
         hosts: the job on each of its hosts.
         accounts: of the trainers on each.
     """
-    asks = asks_for_exchange([account for some in accounts for account in some])
-    seen = [one for job, some in zip(hosts, accounts, strict=True) for one in _with_gpus(job, some, asks=asks)]
+    whole = [account for some in accounts for account in some]
+    asks, unseen = asks_for_exchange(whole), len(whole) < max(job.processes.world_size for job in hosts)
+    readers = [
+        GpuReader(job.readings, list(_gpus_of(job, some).values()), asks_for_exchange=asks, unseen_ranks=unseen)
+        for job, some in zip(hosts, accounts, strict=True)
+    ]
+    seen = [
+        one
+        for job, some, reader in zip(hosts, accounts, readers, strict=True)
+        for one in _with_gpus(job, some, reader.beside(readers))
+    ]
     on_gpus = [one for one in seen if isinstance(one, _OnGpu)]
     if not on_gpus:
         return [list(some) for some in accounts]
@@ -61,10 +70,14 @@ def settle_with_gpus(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[A
     return [list(islice(charged, len(some))) for some in accounts]
 
 
-def _with_gpus(job: JobTimeline, accounts: Sequence[Account], *, asks: bool) -> list[_OnGpu | Account]:
-    """The trainers on one host, with their GPUs where they have any; ``asks`` as ``GpuReader.asks_for_exchange``."""
-    gpus = {pid: job.gpus.of(pid) for account in accounts if job.gpus.used_by(pid := account.trainer.pid)}
-    reader = GpuReader(job.readings, list(gpus.values()), asks_for_exchange=asks)
+def _gpus_of(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, tuple[str, ...]]:
+    """The GPUs of each trainer on one host that has any."""
+    return {pid: job.gpus.of(pid) for account in accounts if job.gpus.used_by(pid := account.trainer.pid)}
+
+
+def _with_gpus(job: JobTimeline, accounts: Sequence[Account], reader: GpuReader) -> list[_OnGpu | Account]:
+    """The trainers on one host, with their GPUs where they have any."""
+    gpus = _gpus_of(job, accounts)
     return [
         _host_of(job, account, reader.read(gpus[pid])) if (pid := account.trainer.pid) in gpus else account
         for account in accounts

@@ -20,6 +20,7 @@ from perfdoctor.causes import (
     LOW_OCCUPANCY,
     MEMORY_BANDWIDTH,
     NO_TENSOR_CORES,
+    UNOBSERVED_RANK,
 )
 from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.recording.clock import NS_PER_S
@@ -68,12 +69,13 @@ class GpuUse:
 
     def with_exchange(self, part: float) -> GpuUse:
         """The same use with at least this part of the busy time in collectives."""
-        known = self.parts.get(BANDWIDTH, 0.0)
+        known = self.parts.get(BANDWIDTH, 0.0) + (unobserved := self.parts.get(UNOBSERVED_RANK, 0.0))
         if part <= known:
             return self
         kept = (1 - part) / (1 - known)
-        others = {cause: kept * one for cause, one in self.parts.items() if cause != BANDWIDTH}
-        return replace(self, parts={**others, BANDWIDTH: part})
+        waits = {UNOBSERVED_RANK: unobserved, BANDWIDTH: part - unobserved}
+        others = {cause: kept * one for cause, one in self.parts.items() if cause not in waits}
+        return replace(self, parts={**others, **{cause: one for cause, one in waits.items() if one > 0}})
 
 
 class GpuReader:
@@ -83,13 +85,26 @@ class GpuReader:
         readings: what was read of them.
         gpus_of_ranks: the GPUs of each trainer of the job.
         asks_for_exchange: hosts ask for many collectives.
+        unseen_ranks: the job has ranks that are watched nowhere.
     """
 
     def __init__(
-        self, readings: Readings, gpus_of_ranks: Sequence[Sequence[str]], *, asks_for_exchange: bool = False
+        self,
+        readings: Readings,
+        gpus_of_ranks: Sequence[Sequence[str]],
+        *,
+        asks_for_exchange: bool = False,
+        unseen_ranks: bool = False,
     ) -> None:
         self._readings, self._of_ranks, self._asks_for_exchange = readings, gpus_of_ranks, asks_for_exchange
+        self._unseen_ranks = unseen_ranks
+        self._hosts: list[GpuReader] = [self]
         self._all = sorted({gpu for gpus in gpus_of_ranks for gpu in gpus})
+
+    def beside(self, hosts: Sequence[GpuReader]) -> GpuReader:
+        """The same reader, for one of several hosts on which ranks of the job are watched."""
+        self._hosts = [self, *(host for host in hosts if host is not self)]
+        return self
 
     def read(self, gpus: Sequence[str]) -> GpuUse:
         """The use of some GPUs, as means over them."""
@@ -105,10 +120,12 @@ class GpuReader:
         total = own + waited
         if total > 0:
             parts[GPU_CONTENTION] = waited / total
-            parts[BANDWIDTH] = self._exchanging(gpus) * (1 - parts[GPU_CONTENTION])
+            for cause, part in zip((BANDWIDTH, UNOBSERVED_RANK), self._waits_for_ranks(gpus), strict=True):
+                parts[cause] = part * (1 - parts[GPU_CONTENTION])
             working = 1 - sum(parts.values())
             parts[GPU_THROTTLED] = working * self._slowed(gpus)
-            cause, freed = self._kernels(gpus, 0.0 if busy is None else own * (1 - parts[BANDWIDTH]))
+            waits = parts[BANDWIDTH] + parts[UNOBSERVED_RANK]
+            cause, freed = self._kernels(gpus, 0.0 if busy is None else own * (1 - waits))
             parts[cause] = freed * (working - parts[GPU_THROTTLED])
         parts[GPU_COMPUTE] = parts.get(GPU_COMPUTE, 0.0) + 1 - sum(parts.values())
         carrying = None if self._asks_for_exchange else self._carrying(gpus)
@@ -120,6 +137,23 @@ class GpuReader:
         busy = self._over_time(gpus, "busy_fraction")
         return 0.0 if busy is None else float(np.mean(busy.values))
 
+    def _waits_for_ranks(self, gpus: Sequence[str]) -> tuple[float, float]:
+        """Of the busy time, the parts that go to collectives with ranks that are watched, and with others.
+
+        What no bytes explain is said to be for ranks that nobody watches only as far as it is certainly no computing.
+        """
+        exchanging = self._exchanging(gpus)
+        if not self._unseen_ranks or self._asks_for_exchange or self._exchanges_nothing(gpus):
+            return exchanging, 0.0
+        certain = self._spinning(gpus, certain=True)
+        explained = exchanging if self._carrying(gpus) is not None else 0.0
+        return min(exchanging, explained), max(0.0, certain - explained)
+
+    def _exchanges_nothing(self, gpus: Sequence[str]) -> bool:
+        """Whether no bytes go over links that were read: such ranks wait for nobody."""
+        carrying = self._carrying(gpus)
+        return carrying is not None and carrying[1] < thresholds.NO_EXCHANGE and self._counts_pcie(gpus)
+
     def _exchanging(self, gpus: Sequence[str]) -> float:
         """Of the busy time, the part that goes to collectives, as far as something explains that.
 
@@ -128,18 +162,18 @@ class GpuReader:
         carry next to nothing, but somebody has to ask for each.
         """
         busy = self._busy(gpus)
-        if len(self._of_ranks) < 2 or not busy:
+        others = [(host, rank) for host in self._hosts for rank in host._of_ranks]
+        if (len(others) < 2 and not self._unseen_ranks) or not busy:
             return 0.0
         part = self._spinning(gpus)
         carrying = self._carrying(gpus)
         if self._asks_for_exchange or carrying is None:
             return part
-        if carrying[1] < thresholds.NO_EXCHANGE and self._counts_pcie(gpus):
-            return 0.0  # ranks that exchange nothing wait for nobody
-        others = list(self._of_ranks)
-        others.remove(gpus)
-        idle = sum(1 - self._busy(other) for other in others)
-        in_common = min(self._spinning(rank) for rank in self._of_ranks)
+        if self._exchanges_nothing(gpus):
+            return 0.0
+        in_common = min(host._spinning(rank) for host, rank in others)
+        others.remove((self, gpus))
+        idle = sum(1 - host._busy(rank) for host, rank in others)
         least, most = ((moving + idle) / busy for moving in carrying)
         # Where slow links would not explain it, kernels are small in any case, and likelier so are those in question.
         explained = least if in_common - most >= thresholds.SMALL_KERNELS else most
@@ -173,10 +207,14 @@ class GpuReader:
         generation, width = (self._readings.mean_over(gpus, f"pcie_{what}") for what in ("generation", "width"))
         return hardware.pcie_bytes_per_s(generation or 4.0, width or 16.0)
 
-    def _spinning(self, gpus: Sequence[str]) -> float:
+    def _spinning(self, gpus: Sequence[str], *, certain: bool = False) -> float:
         """Of the busy time, the part in which kernels compute next to nothing, as those of collectives do.
 
         Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used.
+
+        Args:
+            gpus: of a rank.
+            certain: where power alone is read, kernels may draw no more than small ones do.
         """
         busy = self._busy(gpus)
         if not busy:
@@ -190,7 +228,8 @@ class GpuReader:
         # Kernels may be small, or need little power: only what both say is a wait, but where somebody asks for it.
         if power is not None and not (computing and self._asks_for_exchange):
             spins = thresholds.POWER_IN_COLLECTIVE
-            computing.append((power - spins) / (self._power_at_work(gpus) - spins))
+            at_work = thresholds.POWER_OF_KERNELS if certain and not computing else self._power_at_work(gpus)
+            computing.append((power - spins) / (at_work - spins))
         return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0
 
     def _power(self, gpus: Sequence[str], busy: float) -> float | None:

@@ -247,8 +247,8 @@ COMMUNICATION_RULES = (
         UNOBSERVED_RANK,
         say("communication.unwatched_ranks"),
         (
-            "received", "sent", "traced_exposed", "traced_hidden", "traced_collectives", "traced_behind",
-            "traced_held_up",
+            "received", "sent", "gpu_busy", "gpu_sm", "gpu_power", "gpu_power_limit", "traced_exposed", "traced_hidden",
+            "traced_collectives", "traced_behind", "traced_held_up",
         ),
         _watch_all_ranks,
         say("communication.unwatched_ranks_refuted"),

@@ -43,10 +43,12 @@ def gpu(number: int = 0, capability: str = "9.0", **levels: float | list[float])
     return samples
 
 
-def use_of(samples: list[Sample], number: int = 0, ranks: int = 1, *, asks: bool = False) -> GpuUse:
+def use_of(
+    samples: list[Sample], number: int = 0, ranks: int = 1, *, asks: bool = False, unseen: bool = False
+) -> GpuUse:
     with jobs.recorded(samples) as recording:
         each = [[f"gpu:{rank}"] for rank in range(ranks)]
-        reader = GpuReader(Readings(recording), each, asks_for_exchange=asks)
+        reader = GpuReader(Readings(recording), each, asks_for_exchange=asks, unseen_ranks=unseen)
         return reader.read([f"gpu:{number}"])
 
 
@@ -132,6 +134,30 @@ def test_what_ranks_have_in_common_is_an_exchange_only_with_bytes_or_if_asked_fo
     parts = use_of(samples, ranks=2, asks=asks).parts
     assert parts[cause] > 0.4
     assert sum(part > 0.1 for name, part in parts.items() if name != "gpu.compute") == 1
+
+
+@pytest.mark.parametrize(
+    ("levels", "exchanged", "unobserved"),
+    [
+        # NVIDIA/nccl issue 1550: 152 of 700 W, fully used, and nobody says what links carry.
+        ({"busy": 1.0, "watts": 152.0}, 0.0, 1.0),
+        ({**LOW, **NO_BYTES, "sm": 0.25, "watts": 175.0}, 0.0, 0.85),
+        # Links between hosts: slow ones would take all of that for so many bytes.
+        ({**LOW, "sm": 0.25, "watts": 175.0, "sent": 3e9, "received": 3e9}, 0.85, 0.0),
+        # Kernels may need so little power, and nothing else says what they use.
+        ({"busy": 1.0, "watts": 400.0}, 0.0, 0.0),
+        # Whoever exchanges nothing waits for nobody.
+        ({**LOW, "sent": 2e7, "received": 2e7, "over_nvlink": 0.0}, 0.0, 0.0),
+        (COMPUTE_BOUND, 0.0, 0.0),
+    ],
+)
+def test_a_rank_waits_in_collectives_also_where_nobody_watches_the_others(
+    levels: dict[str, float], exchanged: float, unobserved: float
+) -> None:
+    """One GPU on each host, and one host is watched."""
+    parts = use_of(gpu(**H100, **levels), unseen=True).parts
+    assert parts.get(EXCHANGE, 0.0) == pytest.approx(exchanged, abs=0.05)
+    assert parts.get("communication.unattributed_wait", 0.0) == pytest.approx(unobserved, abs=0.05)
 
 
 def test_kernels_of_which_slow_links_would_not_explain_much_are_small() -> None:

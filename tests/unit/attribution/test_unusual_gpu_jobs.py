@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Fact, Sample
 from tests.builders import jobs
-from tests.builders.gpu_hosts import DISPATCH, FORWARD, HSA, LOOP, PID, PYTHON, SPIN, gpu_job, shares
+from tests.builders.gpu_hosts import DISPATCH, DRIVER, FORWARD, HSA, LOOP, PID, PYTHON, SPIN, gpu_job, shares
 
 ARITHMETIC = ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel")
 
@@ -60,3 +61,33 @@ def test_without_machine_code_the_driver_tells_who_computes_on_its_gpu(
 ) -> None:
     samples = [row for row in on_cpu() if not isinstance(row, CodeSample)]
     assert jobs.timeline([*samples, *of_gpu(**levels)]).gpus.used_by(PID) == computes
+
+
+SPINNING = {SPIN: 0.45, DRIVER: 0.45, DISPATCH: 0.05, PYTHON: 0.05}
+IN_COLLECTIVES = {
+    "busy_fraction": 1.0, "sm_active_fraction": 0.3, "tensor_active_fraction": 0.1, "dram_bandwidth_fraction": 0.1,
+    "power_watts": 200.0, "power_limit_watts": 700.0,
+}  # fmt: skip
+
+
+def test_the_only_rank_on_its_host_waits_for_ranks_that_nobody_watches() -> None:
+    alone = gpu_job(code=SPINNING, **IN_COLLECTIVES)
+    assert "communication.unattributed_wait" not in shares(alone)
+    rank = gpu_job(code=SPINNING, rank={"RANK": "3", "WORLD_SIZE": "16"}, **IN_COLLECTIVES)
+    assert shares(rank)["communication.unattributed_wait"] == pytest.approx(0.79, abs=0.02)
+
+
+@pytest.mark.parametrize(("busy", "cause"), [(1.0, "communication.bandwidth"), (0.5, "cpu.kernel_launch")])
+def test_ranks_with_a_host_each_are_compared(busy: float, cause: str) -> None:
+    """The exchange is what both have in common, unless the GPU of one of them idles meanwhile."""
+    pcie = {f"pcie_{way}_bytes_per_second": 2e9 for way in ("sent", "received")}
+    hosts = []
+    for number, part in enumerate((1.0, busy)):
+        levels = {**IN_COLLECTIVES, **pcie, "busy_fraction": part}
+        code = SPINNING if part == 1.0 else {DRIVER: 0.2, DISPATCH: 0.5, PYTHON: 0.3}
+        rank = {"RANK": str(number), "WORLD_SIZE": "2"}
+        cores = jobs.readings("host", "usable_cores", 8.0)
+        hosts.append(jobs.timeline([*cores, *gpu_job(code=code, rank=rank, **levels)]))
+    found = attribute(*hosts)[0].causes().fractions()
+    assert found[cause] >= 0.45
+    assert "communication.unattributed_wait" not in found

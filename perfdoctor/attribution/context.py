@@ -35,7 +35,9 @@ class Habits:
         restarts: spans in which it waits for a first batch, from the start of new workers until it leaves the loader.
         forks: what it forks, and what that costs it afterwards.
         gil_switching: the part of its running time that switching the GIL takes.
-        allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
+        allocates: calls of a GPU's driver give back memory and ask for it again: there is no more of it, or the trainer
+            empties PyTorch's cache.
+        allocating: the part that allocating and freeing memory of a GPU takes, where it does so.
         waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
         taking_apart: of the time in which it prepares a batch, the part that is for the objects that it came as.
         computes_beside: what it computes below the model's passes is for somebody else than the training.
@@ -46,6 +48,7 @@ class Habits:
     restarts: Spans = ()
     forks: tuple[Forks, ...] = ()
     gil_switching: float = 0.0
+    allocates: bool = False
     allocating: float = 0.0
     waits_awake: frozenset[str] = frozenset()
     taking_apart: float = 0.0
@@ -71,13 +74,15 @@ def read_context(job: JobTimeline) -> Context:
 
 def _habits(job: JobTimeline, trainer: Process) -> Habits:
     code = read_code_mix(job, trainer.pid)
+    allocates = _allocates(job, trainer)
     return Habits(
         code=code,
         writing=read_writing(job, trainer),
         restarts=_restart_waits(job, trainer),
         forks=read_forks(job, trainer),
         gil_switching=gil_switching(job, trainer.pid),
-        allocating=_allocating(job, trainer.pid),
+        allocates=allocates,
+        allocating=_kernel_time_beyond_usual(job, trainer.pid) if allocates else 0.0,
         waits_awake=_waits_awake(job, trainer, code),
         taking_apart=_taking_apart(job, trainer),
         computes_beside=_computes_beside(job, trainer),
@@ -134,10 +139,18 @@ def _waits_awake(job: JobTimeline, trainer: Process, code: CodeMix) -> frozenset
     return frozenset(phase for phase, runs in found.items() if sum(runs) >= thresholds.MOSTLY * len(runs) > 0)
 
 
-def _allocating(job: JobTimeline, pid: int) -> float:
+def _allocates(job: JobTimeline, trainer: Process) -> bool:
+    if not job.gpus.used_by(trainer.pid):
+        return False
+    if job.gpus.memory_used(trainer.pid) >= thresholds.FULL_GPU:
+        return True
+    seen = _seen_training(job, trainer)
+    empties = sum(one.location.detail == "allocator" for one in seen)
+    return empties >= thresholds.ALLOCATES * len(seen) > 0
+
+
+def _kernel_time_beyond_usual(job: JobTimeline, pid: int) -> float:
     """A host of a GPU launches and waits in user mode; the driver allocates and frees memory in the kernel."""
-    if job.gpus.memory_used(pid) < thresholds.FULL_GPU:
-        return 0.0
     return max(0.0, kernel_time(job, pid, *job.span) - thresholds.USUAL_KERNEL_TIME)
 
 

@@ -68,6 +68,8 @@ def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
         return WRITTEN[location.phase]
     if on_gpu and location.detail == "collective":
         return ""  # it gives the exchange to the GPU, or waits for that
+    if on_gpu and location.detail == "allocator":
+        return MEMORY_PRESSURE
     if location.detail in _BY_DETAIL:
         return _BY_DETAIL[location.detail]
     return INPUT_PREPROCESSING if location.phase == "data" else _BY_DETAIL_OUTSIDE_DATA.get(location.detail, "")

@@ -43,7 +43,6 @@ from perfdoctor.causes import (
     UNOBSERVED_RANK,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import (
     AWAITS_PROCESSES,
     BLOCKING_WAITS,
@@ -134,11 +133,11 @@ def _in_data_parallel(_: TrainerClassifier, seen: Observation) -> Shares | None:
 
 
 def _in_driver(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
-    """A call on a file of a GPU's driver allocates or frees memory where that is full; else it waits for the device."""
+    """A call on a file of a GPU's driver allocates or frees memory in a job that does so; else it waits for the GPU."""
     if not seen.target.startswith(DRIVER_FILES):
         return None
-    full = classifier.context.job.gpus.memory_used(seen.pid) >= thresholds.FULL_GPU
-    waits = seen.target.startswith(WAITED_ON) or not (full or seen.is_blocked)
+    allocates = classifier.context.habits[seen.pid].allocates
+    waits = seen.target.startswith(WAITED_ON) or not (allocates or seen.is_blocked)
     return all_of(by_place(DEVICE_WAIT, seen.location) if waits else MEMORY_PRESSURE, seen.location)
 
 

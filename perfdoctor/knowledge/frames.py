@@ -227,9 +227,7 @@ INNERMOST: tuple[FrameMeaning, ...] = (
         "loss",
     ),
     # Tensor.backward, torch.autograd.backward and .grad, and the engine below them
-    meaning(r"torch/autograd/__init__\.py", "backward grad _engine_run_backward", "backward"),
-    meaning(r"torch/autograd/graph\.py", "_engine_run_backward", "backward"),
-    meaning(r"torch/_tensor\.py", "backward", "backward"),
+    meaning(r"torch/(?:_tensor|autograd/(?:__init__|graph))\.py", "backward grad _engine_run_backward", "backward"),
     # torch.distributed: all_reduce and its like, rendezvous, communication hooks
     meaning(
         r"torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|algorithms/.*|nn/.*|_functional_collectives)\.py",
@@ -246,6 +244,8 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     meaning(r"(?:lightning/pytorch|pytorch_lightning)/loops/optimization/automatic\.py", "closure", "other"),
     # torch.optim's optimizers
     meaning(r"torch/optim/.*\.py", "", "optimizer"),
+    # torch.cuda.empty_cache, torch.accelerator.memory.empty_cache: the cache goes back to the driver
+    meaning(r"torch/(?:cuda|xpu|accelerator)/memory\.py", "empty_cache", "other", "allocator"),
     # calls of an nn.Module
     meaning(r"torch/nn/modules/module\.py", "", "forward"),
     # multiprocessing.Queue.get, Connection.recv: what another process sends is taken over, and unpickled by C code

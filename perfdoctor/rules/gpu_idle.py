@@ -38,9 +38,11 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
     options = " ".join(case.variable(name) or "" for name in environment.ALLOCATOR)
     used = case.number("gpu_memory_share")
     yield from unset(case, environment.NO_CACHING, say("gpu_idle.every_tensor_allocates"))
-    if environment.GROWING_SEGMENTS not in options.lower().replace(" ", ""):
-        yield advise("gpu_idle.growing_segments", used=used)
-    yield advise("gpu_idle.keep_cache")
+    grows = environment.GROWING_SEGMENTS in options.lower().replace(" ", "")
+    grow = () if grows else (advise("gpu_idle.growing_segments", used=used),)
+    keep = advise("gpu_idle.keep_cache")
+    has_room = used is not None and used < thresholds.FULL_GPU  # then somebody gives it back who need not
+    yield from (keep, *grow) if has_room else (*grow, keep)
     yield advise("gpu_idle.less_memory", used=used)
 
 

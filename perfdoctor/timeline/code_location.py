@@ -48,6 +48,7 @@ class CodeLocation:
             ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
             (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``,
             ``recompute`` (of a forward pass, in the backward pass), ``clip`` (gradients are clipped or scaled back),
+            ``allocator`` (PyTorch's gives a device's memory back),
             ``PREPARES``, ``AFTERWARDS`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.

@@ -78,7 +78,7 @@ def make_on_gpu() -> Fix:
 
 
 def out_of_memory() -> str:
-    return "显存不足"
+    return "腾出显存"
 
 
 def out_of_memory_refuted() -> str:

@@ -115,7 +115,7 @@ def make_on_gpu() -> Fix:
 
 
 def out_of_memory() -> str:
-    return "Running out of GPU memory"
+    return "Making room in the GPU's memory"
 
 
 def out_of_memory_refuted() -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from perfdoctor.attribution.attribute import attribute
+from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Fact, Sample
 from tests.builders import jobs
 from tests.builders.gpu_hosts import DISPATCH, DRIVER, FORWARD, HSA, LOOP, PID, PYTHON, SPIN, gpu_job, shares
@@ -91,3 +92,25 @@ def test_ranks_with_a_host_each_are_compared(busy: float, cause: str) -> None:
     found = attribute(*hosts)[0].causes().fractions()
     assert found[cause] >= 0.45
     assert "communication.unattributed_wait" not in found
+
+
+EMPTY_CACHE = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/cuda/memory.py", "empty_cache", 222))
+
+
+@pytest.mark.parametrize(
+    ("states", "sampled"),
+    [
+        ("R", 1.0),
+        ("R", 0.6),  # the rest is in the kernel
+        ("RRRRRRRSSS", 0.7),  # asleep in calls on the driver's files
+    ],
+)
+def test_a_job_that_empties_its_cache_allocates_with_room_left(states: str, sampled: float) -> None:
+    """Half of the memory is in use; giving back waits for the GPU, and what is asked for again is allocated anew."""
+    code = {SPIN: 0.25 * sampled, DRIVER: 0.3 * sampled, DISPATCH: 0.25 * sampled, PYTHON: 0.2 * sampled}
+    levels = {"busy_fraction": 0.55, "memory_used_bytes": 40e9, "memory_total_bytes": 80e9}
+    call = {"call": "ioctl", "target": "file:/dev/nvidiactl"}
+    emptied = shares(gpu_job(states, code, (FORWARD, FORWARD, EMPTY_CACHE), **call, **levels))
+    assert emptied["gpu.memory_pressure"] == pytest.approx(0.45, abs=0.03)
+    kept = shares(gpu_job(states, code, (FORWARD, FORWARD, LOOP), **call, **levels))
+    assert kept.get("gpu.memory_pressure", 0.0) < 0.01

@@ -109,6 +109,12 @@ def test_real_jobs_without_are_not(name: str) -> None:
     assert not any(fix.title.startswith("Checkpoint") for one in diagnosis.findings for fix in one.fixes)
 
 
+def test_who_empties_the_cache_with_room_left_is_told_that_first() -> None:
+    keep = "Remove torch.cuda.empty_cache() from the step"
+    assert titles(finding("gpu.memory_pressure", numbers={"gpu_memory_share": 0.5}))[0] == keep
+    assert titles(finding("gpu.memory_pressure", numbers={"gpu_memory_share": 0.97}))[0] != keep
+
+
 def test_allocator_settings_that_are_set_are_not_advised() -> None:
     title = "Let the allocator grow its segments"
     assert title in titles(finding("gpu.memory_pressure"))

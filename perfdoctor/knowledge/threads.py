@@ -22,7 +22,7 @@ EXCHANGES = ("gloo", "pt_gloo")
 # of a loader worker are named as it is, pt_data_worker.
 COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
 # They are torch's, a driver's or a communication library's own, and no part of the intra-op thread pool, whose threads
-# bear their process's name.
+# bear the name of the thread that created them; torch 2.4 called that pt_main_thread. In lower case.
 NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl")
 # torch's own among a trainer's threads, which prepare no input.
 NOT_INPUT = ("pt_gloo", "pt_autograd")

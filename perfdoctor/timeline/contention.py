@@ -75,8 +75,12 @@ class ThreadKinds:
         return self._pools[pid]
 
     def _is_in_pool(self, thread: ThreadSeries) -> bool:
-        """Of a native thread, whether it is one of the pool."""
-        return not thread.name.startswith(NOT_IN_POOL) and set(thread.syscalls) <= {None, *OF_POOLS}
+        """Of a native thread, whether it is one of the pool: those bear their creator's name, whatever that is."""
+        main = self._threads.by_tid.get(self._threads.main_tid(thread.pid))
+        inherited = main is not None and thread.name == main.name
+        if thread.name.lower().startswith(NOT_IN_POOL) and not inherited:
+            return False
+        return set(thread.syscalls) <= {None, *OF_POOLS}
 
     def _awake_pool(self, pid: int) -> list[ThreadSeries]:
         """Those of the pool that were ever seen at work: of thousands of threads most never are."""

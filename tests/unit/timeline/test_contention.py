@@ -117,3 +117,20 @@ def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_takes_something(
     )
     why = job.cpu.delay_parts(jobs.at(5))
     assert why[cause] == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("main", "helper", "in_pool"),
+    [
+        ("python", "python", True),
+        ("python", "pt_nccl_watchdg", False),
+        ("python", "NCCL Progress 0", False),
+        # torch 2.4 renamed the main thread, from which those of the pool have their names.
+        ("pt_main_thread", "pt_main_thread", True),
+        ("pt_main_thread", "pt_autograd_0", False),
+    ],
+)
+def test_threads_of_the_pool_are_called_as_the_main_thread_is(main: str, helper: str, in_pool: bool) -> None:
+    threads = [*jobs.thread(TRAINER, TRAINER, name=main), *jobs.thread(TRAINER + 1, TRAINER, "RS", name=helper)]
+    pool = jobs.timeline([*jobs.process(TRAINER), *threads]).kinds.pool(TRAINER)
+    assert [thread.tid for thread in pool] == [TRAINER + 1] * in_pool

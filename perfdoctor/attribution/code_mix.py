@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.attribution.certain_code import RUNNING, functions_outside_torch, is_blurred
+from perfdoctor.attribution.kernel_waits import as_often, waits_in_kernel
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
@@ -264,8 +265,14 @@ class CodeMix:
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
-def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
-    """Measures the mix of one trainer's main thread."""
+def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix:
+    """Measures the mix of one trainer's main thread.
+
+    Args:
+        job: the job.
+        pid: the trainer.
+        in_kernel: of its running time, the part in the kernel that nothing explains but waits for a GPU.
+    """
     located, on_gpu = job.locator.is_known(pid), job.gpus.used_by(pid)
     undisturbed, held_up = count_code(job, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
@@ -274,6 +281,9 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     calls_only = on_gpu and has_loader(job, {pid})
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
     running = running_by_phase(job, pid)
+    if on_gpu and in_kernel:
+        factors = waits_in_kernel(both, running, in_kernel)
+        undisturbed, held_up, both = (as_often(counts, factors) for counts in (undisturbed, held_up, both))
     blurred = is_blurred(job, pid)
     if blurred:
         undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))

@@ -73,16 +73,17 @@ def read_context(job: JobTimeline) -> Context:
 
 
 def _habits(job: JobTimeline, trainer: Process) -> Habits:
-    code = read_code_mix(job, trainer.pid)
-    allocates = _allocates(job, trainer)
+    allocates, switching = _allocates(job, trainer), gil_switching(job, trainer.pid)
+    in_kernel = _kernel_time_beyond_usual(job, trainer.pid)
+    code = read_code_mix(job, trainer.pid, 0.0 if allocates else max(0.0, in_kernel - switching))
     return Habits(
         code=code,
         writing=read_writing(job, trainer),
         restarts=_restart_waits(job, trainer),
         forks=read_forks(job, trainer),
-        gil_switching=gil_switching(job, trainer.pid),
+        gil_switching=switching,
         allocates=allocates,
-        allocating=_kernel_time_beyond_usual(job, trainer.pid) if allocates else 0.0,
+        allocating=in_kernel if allocates else 0.0,
         waits_awake=_waits_awake(job, trainer, code),
         taking_apart=_taking_apart(job, trainer),
         computes_beside=_computes_beside(job, trainer),

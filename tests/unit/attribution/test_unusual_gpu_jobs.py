@@ -114,3 +114,17 @@ def test_a_job_that_empties_its_cache_allocates_with_room_left(states: str, samp
     assert emptied["gpu.memory_pressure"] == pytest.approx(0.45, abs=0.03)
     kept = shares(gpu_job(states, code, (FORWARD, FORWARD, LOOP), **call, **levels))
     assert kept.get("gpu.memory_pressure", 0.0) < 0.01
+
+
+@pytest.mark.parametrize("seen", [1.0, 0.4, 0.2])
+def test_a_wait_that_asks_the_kernel_for_the_time_is_as_long_as_any(seen: float) -> None:
+    """Without a clock in the kernel's shared page, or where it yields its core, most of a wait is in the kernel."""
+    draining = {SPIN: 0.3 * seen, DRIVER: 0.3 * seen, DISPATCH: 0.22, PYTHON: 0.16}
+    found = shares(gpu_job(code=draining, stacks=(FORWARD, LOOP), busy_fraction=0.6))
+    assert found["cpu.synchronization"] == pytest.approx(0.4, abs=0.03)
+
+
+def test_time_in_the_kernel_is_no_wait_of_a_host_that_never_asks_for_the_time() -> None:
+    launching = {DRIVER: 0.15, DISPATCH: 0.4, PYTHON: 0.2}
+    found = shares(gpu_job(code=launching, busy_fraction=0.6))
+    assert found["cpu.kernel_launch"] == pytest.approx(0.4, abs=0.02)

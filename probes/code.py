@@ -8,6 +8,7 @@ image (``Symbol`` rows), because reading libtorch's symbols takes longer than ev
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavaila
 from perfdoctor.probes.readers import perf_events
 from perfdoctor.probes.readers.perf_events import PerfEvent
 from perfdoctor.probes.readers.permissions import why_not
-from perfdoctor.probes.readers.process import Candidate
+from perfdoctor.probes.readers.process import Candidate, device_files
 from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.symbols import AddressSpace, Images
 from perfdoctor.probes.readers.task import AUTOGRAD
@@ -34,12 +35,14 @@ class _SampledProcess:
     def __init__(self, pid: int, root: Path, images: Images) -> None:
         self.pid = pid
         self.events: dict[int, PerfEvent] = {}
+        self._root = root
         self._folder = root / "proc" / str(pid)
         self._space = AddressSpace(self._folder, images)
         self._met: set[int] = set()
         self._met_twice = {pid}
         self.has_unasked = True
         self._on_gpu = False
+        self._met_ns = self._ask_ns = now_ns()
         self._run_ns: dict[int, int] = {}
         self._timed_ns = 0
 
@@ -60,6 +63,14 @@ class _SampledProcess:
         names = {tid: _name(f"{tasks}/{tid}") for tid in asked}
         self._on_gpu = self._on_gpu or any(name.startswith(_OF_DRIVER) for name in names.values())
         return [tid for tid, own in names.items() if own.startswith(name) and tid not in self.events]
+
+    def look_for_driver(self, time_ns: int) -> None:
+        """Asks whether it has files of a GPU's driver open, ever more rarely: not each driver names its threads."""
+        if self._on_gpu or time_ns < self._ask_ns:
+            return
+        self._ask_ns = time_ns + max(_LIST_THREADS_NS, time_ns - self._met_ns)
+        with suppress(OSError):  # it has just ended, or is not ours to ask
+            self._on_gpu = device_files(self.pid, self._root) is not None
 
     def busy_threads(self, time_ns: int) -> list[int]:
         """Threads of a process on a GPU that run for long and are not sampled yet, since the last call.
@@ -106,7 +117,7 @@ def _run_ns(task: str) -> int:
         return 0
 
 
-# CUDA's driver has a thread of this name in each process with a context on a GPU.
+# CUDA's driver has a thread of this name in each process with a context on a GPU; old ones and AMD's have none.
 _OF_DRIVER = b"cuda-EvtHandlr"
 # Of such processes, threads that take so much of a core are sampled, so many of a process at most, where no more are to
 # be asked for their time.
@@ -161,7 +172,10 @@ class CodeProbe:
             self._listed_ns = now_ns
             if self._births.any():
                 self._unlisted.update(self._processes)
+            forked = self._job.forked_pids() if self._job else ()  # they have their parents' files
             for process in self._processes.values():
+                if process.pid not in forked:
+                    process.look_for_driver(now_ns)
                 for tid in process.busy_threads(now_ns):
                     yield from self._sample_thread(process, tid)
         yield from self._list_threads()

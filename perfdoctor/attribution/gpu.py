@@ -135,8 +135,10 @@ class _OnGpu:
 
 
 def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:
-    busy = use.busy_at(*job.span)
-    account = _with_calls(_with_staging(account, use), busy)
+    account = _with_staging(account, use)
+    host = account.causes().fractions()
+    busy = use.busy_at(*job.span, host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0))
+    account = _with_calls(account, busy)
     return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy))
 
 

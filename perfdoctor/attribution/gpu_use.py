@@ -45,6 +45,7 @@ class GpuUse:
         copying: least and most fraction of the time that copies to and from the host can have taken; None where
             their bytes were not counted.
         exchanging: fraction of the time that bytes between ranks can have taken at most; None where that is not known.
+        any_busy: least and most time in which any of them is busy, in multiples of the mean over them.
     """
 
     busy: Counter | None
@@ -52,20 +53,29 @@ class GpuUse:
     parts: Mapping[str, float]
     copying: tuple[float, float] | None
     exchanging: float | None = None
+    any_busy: tuple[float, float] = (1.0, 1.0)
 
     @property
     def slowed(self) -> float:
         """Of the busy time, what it would not take with the GPU for itself and at its usual clocks."""
         return self.parts.get(GPU_THROTTLED, 0.0) + self.parts.get(GPU_CONTENTION, 0.0)
 
-    def busy_at(self, from_ns: float, to_ns: float) -> float | None:
-        """Mean fraction of a span in which they ran kernels for the trainer."""
+    def busy_at(self, from_ns: float, to_ns: float, waits: float = 0.0) -> float | None:
+        """Mean fraction of a span in which they, or any of several, ran kernels for the trainer.
+
+        Args:
+            from_ns: begin of the span.
+            to_ns: its end.
+            waits: fraction of it in which the host waits for them. Whether several work at the same time or by turns is
+                not read: as far as it waits, one of them works.
+        """
         if self.busy is None:
             return None
         # A reading is a mean over the time before it.
         times = np.arange(from_ns, to_ns, _STEP_NS) + thresholds.UTILIZATION_WINDOW_S / 2 * NS_PER_S
         mean = float(np.interp(times, self.busy.times_ns, self.busy.values).mean())
-        return min(1.0, max(0.0, mean * self.for_job))
+        least, most = (min(1.0, max(0.0, mean * self.for_job * times)) for times in self.any_busy)
+        return min(most, max(least, waits))
 
     def with_exchange(self, part: float) -> GpuUse:
         """The same use with at least this part of the busy time in collectives."""
@@ -130,7 +140,13 @@ class GpuReader:
         parts[GPU_COMPUTE] = parts.get(GPU_COMPUTE, 0.0) + 1 - sum(parts.values())
         carrying = None if self._asks_for_exchange else self._carrying(gpus)
         parts = {cause: part for cause, part in parts.items() if part > 0}
-        return GpuUse(busy, for_job, parts, self._copying(gpus), None if carrying is None else carrying[1])
+        exchanging = None if carrying is None else carrying[1]
+        return GpuUse(busy, for_job, parts, self._copying(gpus), exchanging, self._any_busy(gpus))
+
+    def _any_busy(self, gpus: Sequence[str]) -> tuple[float, float]:
+        """Least and most time in which any of them is busy, in multiples of the mean: at the same time or by turns."""
+        each = [one for gpu in gpus if (one := self._readings.mean(gpu, "busy_fraction")) is not None]
+        return (max(each) / fmean(each), float(len(each))) if any(each) else (1.0, 1.0)
 
     def _busy(self, gpus: Sequence[str]) -> float:
         """Mean fraction of the time in which they ran kernels; 0 where that could not be read."""

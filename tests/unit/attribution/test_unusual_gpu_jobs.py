@@ -128,3 +128,25 @@ def test_time_in_the_kernel_is_no_wait_of_a_host_that_never_asks_for_the_time() 
     launching = {DRIVER: 0.15, DISPATCH: 0.4, PYTHON: 0.2}
     found = shares(gpu_job(code=launching, busy_fraction=0.6))
     assert found["cpu.kernel_launch"] == pytest.approx(0.4, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("code", "each", "busy", "cause"),
+    [
+        # Layers on four GPUs, of which one works at a time.
+        ({SPIN: 0.45, DRIVER: 0.41, DISPATCH: 0.07, PYTHON: 0.07}, 0.24, 0.82, "gpu.compute"),
+        # Whoever does not wait has GPUs that work at the same time, as far as is known.
+        ({DRIVER: 0.2, DISPATCH: 0.5, PYTHON: 0.3}, 0.4, 0.4, "cpu.kernel_launch"),
+    ],
+)
+def test_of_several_gpus_of_a_process_one_works_while_it_waits(
+    code: Mapping[tuple[str, str], float], each: float, busy: float, cause: str
+) -> None:
+    samples = gpu_job(code=code, stacks=(FORWARD, LOOP), busy_fraction=each)
+    for number in range(1, 4):
+        samples += jobs.readings(f"gpu:{number}", "busy_fraction", *[each] * 20, every_s=0.5, probe="gpu")
+        samples += jobs.readings(f"gpu:{number}/pid:{PID}", "memory_bytes", 1e9, 1e9, probe="gpu")
+    found = shares(samples)
+    assert max(found, key=lambda one: found[one]) == cause
+    assert found["gpu.compute"] == pytest.approx(busy, abs=0.03)
+    assert found.get("gpu.host_transfer", 0.0) < 0.1

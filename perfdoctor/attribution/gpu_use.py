@@ -244,7 +244,7 @@ class GpuReader:
         # Kernels may be small, or need little power: only what both say is a wait, but where somebody asks for it.
         if power is not None and not (computing and self._asks_for_exchange):
             spins = thresholds.POWER_IN_COLLECTIVE
-            at_work = thresholds.POWER_OF_KERNELS if certain and not computing else self._power_at_work(gpus)
+            at_work = self._power_at_work(gpus, least=certain and not computing)
             computing.append((power - spins) / (at_work - spins))
         return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0
 
@@ -259,8 +259,8 @@ class GpuReader:
         rate = self._readings.rate(gpu, "energy_joules_total")
         return self._readings.mean(gpu, "power_watts") if rate is None else rate
 
-    def _power_at_work(self, gpus: Sequence[str]) -> float:
-        """The part of the power limit that arithmetic draws.
+    def _power_at_work(self, gpus: Sequence[str], *, least: bool = False) -> float:
+        """The part of the power limit that arithmetic draws, or else the least that kernels do.
 
         Some GPUs show it: their readings are of less than a step.
         At lowered clocks it needs less: it grows with the clock and the square of the voltage that this takes.
@@ -269,6 +269,8 @@ class GpuReader:
         shown = [power for gpu in gpus if (power := self._power_of_kernels(gpu)) is not None]
         if shown:
             return fmean(shown)
+        if least:
+            return thresholds.POWER_OF_KERNELS
         return float(spins + (thresholds.POWER_AT_WORK - spins) * (1 - self._slowed(gpus)) ** 2)
 
     def _power_of_kernels(self, gpu: str) -> float | None:

@@ -160,6 +160,13 @@ def test_a_rank_waits_in_collectives_also_where_nobody_watches_the_others(
     assert parts.get("communication.unattributed_wait", 0.0) == pytest.approx(unobserved, abs=0.05)
 
 
+def test_power_of_moments_tells_waits_for_unwatched_ranks() -> None:
+    """It is read now and then in kernels, which draw 0.75 of the limit, and three times as often in collectives."""
+    levels = {"busy": 1.0, "watts": [300.0, 88.0, 88.0, 88.0] * 5}
+    parts = use_of(gpu(**A100, **levels), unseen=True).parts
+    assert parts["communication.unattributed_wait"] == pytest.approx(0.75, abs=0.03)
+
+
 def test_kernels_of_which_slow_links_would_not_explain_much_are_small() -> None:
     """What links carry takes 0.04 to 0.17 of the time, and multiprocessors idle for 0.4 of it."""
     samples = [row for number in range(2) for row in gpu(number, **H100, **{**LOW, "sm": 0.55}, over_nvlink=1.25e10)]

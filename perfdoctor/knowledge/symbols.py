@@ -177,8 +177,9 @@ def classify(image: str, symbol: str) -> CodeKind:
         ``interpreter`` (CPython), ``dispatch`` (finding, checking and recording operators, allocating), ``kernel``
         (arithmetic and memory traffic on tensors), ``check`` (of that, what looks for NaN, among others), ``copy``
         (memory traffic of the C library), ``spin`` (an OpenMP runtime, where threads wait for each other), ``library``
-        (any other library's own work: decoding, augmenting), ``driver`` (of a GPU, which may launch as well as wait), ``driver without clock`` (one that does not ask for the
-        time while it waits), ``clock`` (the kernel's shared page), ``other``.
+        (any other library's own work: decoding, augmenting), ``driver`` (of a GPU, which may launch as well as wait),
+        ``driver without clock`` (one that does not ask for the time while it waits), ``clock`` (the kernel's shared
+        page), ``other``.
     """
     base = image.rpartition("/")[2]
     if base == "[jit]" or _ARITHMETIC.match(base):

@@ -227,7 +227,13 @@ class Host:
 
     @cached_property
     def _nameless(self) -> list[int]:
-        """Threads 0 of process 0: some versions write the Python frames of a single-threaded program there."""
+        """Threads 0 of process 0: some versions write the Python frames of a single-threaded program there.
+
+        Where the main thread has frames of its own, these are of a thread that nobody knows, a debugger's for instance.
+        """
+        ranges = self.trace.host
+        if ((ranges.thread == self.main) & (ranges.kind == HostKind.PYTHON)).any():
+            return []
         return [row for row, thread in enumerate(self.trace.threads) if thread == ("0", "0")]
 
     def _named(self, pattern: re.Pattern[str]) -> Bools:

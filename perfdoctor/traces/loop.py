@@ -8,7 +8,8 @@ they are found by what PyTorch marks of its own accord, the first of these that 
 - a backward pass ends.
 
 Between two backward passes the main thread's operators are the forward pass of the next one, if nothing else but
-``zero_grad`` comes between; all others, such as metrics and the clipping of gradients, are of no phase.
+``zero_grad`` comes between; all others, such as metrics and the clipping of gradients, are of no phase. Of what
+``zero_grad`` separates, the forward pass is where the most operators are, with what follows: a loss that is scaled.
 """
 
 from __future__ import annotations
@@ -106,11 +107,13 @@ class _Runs:
     Attributes:
         doing: a ``Doing``, never the same as in the run before.
         end: of the last thing that it does in a run; pauses in between belong to it.
+        things: how many it does in a run.
     """
 
     doing: Int8s
     start: Int64s
     end: Int64s
+    things: Int64s
 
     def of(self, *doing: Doing) -> Intervals:
         """The times of runs of some kinds."""
@@ -119,15 +122,27 @@ class _Runs:
 
     def phases(self) -> dict[str, Intervals]:
         """The times of all phases; disjoint."""
-        others = np.flatnonzero(self.doing != Doing.ZEROING)
-        following = np.append(self.doing[others][1:], UNKNOWN)[: len(others)]
-        forward = others[(self.doing[others] == Doing.OPERATING) & (following == Doing.PASSING_BACK)]
+        forward = self._forward()
         return {
             DATA: self.of(Doing.FETCHING),
             FORWARD: Intervals.union(self.start[forward], self.end[forward]),
             BACKWARD: self.of(Doing.PASSING_BACK),
             OPTIMIZER: self.of(Doing.UPDATING, Doing.ZEROING),
         }
+
+    def _forward(self) -> Int64s:
+        """The runs of operators that lead to a backward pass with nothing but ``zero_grad`` in between."""
+        others = np.flatnonzero(self.doing != Doing.ZEROING)
+        operating = self.doing[others] == Doing.OPERATING
+        # By stretch of runs of operators: where each begins in ``others``, and what comes after it.
+        begins = np.flatnonzero(operating & ~np.append(False, operating[:-1]))
+        ends = np.flatnonzero(operating & ~np.append(operating[1:], False)) + 1
+        found: list[Int64s] = [np.zeros(0, dtype=np.int64)]
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            if end < len(others) and self.doing[others[end]] == Doing.PASSING_BACK:
+                stretch = others[begin:end]
+                found.append(stretch[int(self.things[stretch].argmax()) :])
+        return np.concatenate(found)
 
 
 def _find_runs(host: Host) -> _Runs:
@@ -153,7 +168,7 @@ def _find_runs(host: Host) -> _Runs:
     doing, start, end = doing[order], start[order], end[order]
     begins = np.flatnonzero(np.diff(doing, prepend=np.int8(UNKNOWN)))
     last = np.append(begins[1:], len(doing))[: len(begins)] - 1
-    return _Runs(doing[begins], start[begins], end[last])
+    return _Runs(doing[begins], start[begins], end[last], last - begins + 1)
 
 
 @dataclass(frozen=True, slots=True)

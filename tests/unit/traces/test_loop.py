@@ -92,6 +92,26 @@ def test_zero_grad_before_the_backward_pass_does_not_end_the_forward_pass(tmp_pa
     assert phases(summary(training(zeroes_late=True), tmp_path))["forward"] == 250
 
 
+def test_a_loss_that_is_scaled_behind_zero_grad_ends_the_forward_pass(tmp_path: Path) -> None:
+    made = training(zeroes_late=True)
+    for at in (1000.0 * number for number in range(4)):
+        made.operator("aten::mul", at + 460.2, at + 460.8)  # GradScaler.scale
+    # From the first operator to that of the scaler, less 10 us of zero_grad.
+    assert phases(summary(made, tmp_path))["forward"] == pytest.approx(250.6, abs=0.1)
+
+
+def test_metrics_before_zero_grad_are_no_forward_pass(tmp_path: Path) -> None:
+    made = MadeTrace()
+    for at in (1000.0 * number for number in range(4)):
+        made.annotation(STEP, at, at + 90)
+        made.operator("aten::item", at + 100, at + 300)
+        made.annotation(ZERO_GRAD, at + 310, at + 320)
+        made.operator("aten::linear", at + 400, at + 450)
+        made.operator("aten::mse_loss", at + 460, at + 500)
+        made.operator(NODE, at + 600, at + 900)
+    assert phases(summary(made, tmp_path))["forward"] == 100
+
+
 def test_a_critic_steps_several_times_in_a_step(tmp_path: Path) -> None:
     made = MadeTrace()
     for at in (1000.0 * number for number in range(4)):
@@ -147,6 +167,14 @@ def test_functions_of_the_jobs_own(tmp_path: Path) -> None:
     found = summary(made, tmp_path)
     assert [line["line"] for line in found["lines"]] == ["train.py:7 main", "model.py:20 forward"]
     assert [line["share"] for line in found["lines"]] == pytest.approx([0.75, 0.25])
+
+
+def test_frames_of_a_thread_without_a_name_are_the_main_threads_only_where_it_has_none(tmp_path: Path) -> None:
+    made = training(fetches=False)
+    made.span("python_function", "debugger.py(204): read_line", 0.0, 4000.0, pid=0, tid=0)
+    assert [line["line"] for line in summary(made, tmp_path)["lines"]] == ["debugger.py:204 read_line"]
+    made.span("python_function", "train.py(7): main", 0.0, 4000.0)
+    assert [line["line"] for line in summary(made, tmp_path)["lines"]] == ["train.py:7 main"]
 
 
 def test_no_whole_step(tmp_path: Path) -> None:

@@ -48,12 +48,14 @@ class HostInstants(NamedTuple):
         time: nanoseconds.
         amount: nanoseconds that each brought about.
         operator: row of the operator, where it is known beforehand.
+        since: when each thing of which an instant is a part began: what its thread was in before is no line of it.
     """
 
     thread: Int32s | Int64s
     time: Int64s
     amount: Floats
     operator: Int64s | None = None
+    since: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def find_call_sites(account: RankAccount, lines: SourceLines) -> CallSites:
             rows = operators.innermost(moments.thread, moments.time)
         names = np.where(rows == NONE, NONE, trace.host.name[rows]) if len(trace.host) else rows
         _add(found.operators, cause, trace.names, names, moments.amount)
-        _add(found.lines, cause, lines.texts, lines.at(moments.thread, moments.time), moments.amount)
+        _add(found.lines, cause, lines.texts, lines.at(moments.thread, moments.time, moments.since), moments.amount)
     return found
 
 
@@ -118,10 +120,11 @@ class SourceLines:
         self.texts.append(text)
         return len(self.texts) - 1
 
-    def at(self, thread: Int64s | Int32s, time: Int64s) -> Int64s:
+    def at(self, thread: Int64s | Int32s, time: Int64s, since: Int64s | None = None) -> Int64s:
         """For each moment an index into ``texts``, or ``NONE``.
 
-        A thread without frames of its own, such as autograd's, does what the main one waits for at that moment.
+        A thread without frames of its own, such as autograd's, does what the main one waits for at that moment. Frames
+        that began before ``since`` do not count.
         """
         host = self._trace.host
         frame, stack = self._frames.innermost(thread, time), self._stacks.innermost(thread, time)
@@ -130,6 +133,8 @@ class SourceLines:
             frame = np.where((frame == NONE) & (thread != UNKNOWN), main, frame)
         if not len(host):
             return frame
+        if since is not None:
+            frame = np.where(host.start[frame] < since, NONE, frame)
         by_stack = np.where(stack == NONE, NONE, self._by_stack[host.stack[stack]])
         return np.where(frame == NONE, by_stack, self._by_name[host.name[frame]])
 
@@ -239,7 +244,18 @@ def _sampled(account: RankAccount, doing: HostActivity) -> HostInstants:
     row = np.searchsorted(summed, before, side="right") - 1
     moments = times.start[row] + before - summed[row]
     thread = np.full(count, UNKNOWN if host.main is None else host.main)
-    return HostInstants(thread, moments, np.full(count, total / max(count, 1)))
+    # Batches are made where the fetch leads; who asks for one does not make it.
+    since = _fetches_around(host, thread, moments) if doing == HostActivity.LOADING else None
+    return HostInstants(thread, moments, np.full(count, total / max(count, 1)), since=since)
+
+
+def _fetches_around(host: Host, thread: Int64s, moments: Int64s) -> Int64s:
+    """When the outermost fetch of a batch that each moment is in began."""
+    ranges = host.trace.host
+    fetches = nest(ranges, host.fetching)
+    around = fetches.outermost(len(ranges))[fetches.innermost(thread, moments)]
+    began: Int64s = ranges.start[around]
+    return began
 
 
 def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, HostInstants]]:

@@ -99,13 +99,26 @@ def test_a_fetch_is_named_by_the_lines_inside_it(tmp_path: Path) -> None:
     made = MadeTrace()
     made.step(1, 0.0, 10_000.0)
     made.span("python_function", "train.py(5): main", 0.0, 10_000.0)
-    made.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0.0, 8000.0)
+    made.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10.0, 8000.0)
     made.span("python_function", "dataset.py(30): __getitem__", 1000.0, 7000.0)
     made.span("python_function", "PIL/Image.py(2000): resize", 1000.0, 2000.0)
     made.operator("aten::mm", 8000.0, 10_000.0)
     found = lines(diagnose(made, tmp_path), "cpu.input_preprocessing")
-    assert found[0] == "dataset.py:30 __getitem__ (62 %)"
-    assert found[1] == "train.py:5 main (25 %)"
+    # Who asks for the batch is not where it is made.
+    assert found == ["dataset.py:30 __getitem__ (63 %)", "PIL/Image.py:2000 resize (12 %)"]
+
+
+def test_batches_that_workers_make_have_no_line(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.span("python_function", "train.py(5): main", 0.0, 10_000.0)
+    made.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 10.0, 8000.0)
+    made.span("python_function", "torch/utils/data/dataloader.py(1120): _try_get_data", 20.0, 7900.0)
+    made.operator("aten::mm", 8000.0, 10_000.0)
+    found = diagnose(made, tmp_path)
+    assert found.verdict.cause == "cpu.input_preprocessing"
+    assert lines(found, "cpu.input_preprocessing") == []
+    assert not any("train.py" in fix.title for fix in found.findings[0].fixes)
 
 
 def test_a_job_on_the_cpu_names_operators_by_what_they_take_themselves(tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     found: dict[str, str | float] = {}
     if first.devices:
         found["gpus"] = float(sum(len(rank.devices) for rank in ranks))
+        if name := first.devices[0].partition(": ")[2]:
+            found["gpu_name"] = name
         if first.capability is not None:
             found["compute_capability"] = first.capability
     if all(rank.window.steps for rank in ranks):

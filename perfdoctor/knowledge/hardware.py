@@ -86,6 +86,9 @@ _PEAKS: tuple[tuple[str, Peak], ...] = (
 
 
 _AMD = re.compile("AMD|Radeon|Instinct")
+# Small boards with Turing's multiprocessors, compute capability 7.5, have none: GTX 16, MX, T400 to T1200 (the TU116
+# and TU117 of NVIDIA's CUDA GPUs page).
+_WITHOUT_TENSOR_CORES = re.compile(r"\b(GTX|MX\d+|T[456]\d0|T1[02]00)\b")
 # NVIDIA's first compute capability with TF32, and with bfloat16 in tensor cores (CUDA programming guide). Before,
 # tensor cores need half precision and a change of the training recipe, which is advice and no bottleneck.
 AMPERE = 8.0
@@ -100,6 +103,11 @@ _TIMES_AS_FAST_OF = {8.6: 2.0, 8.9: 2.0}
 def has_tf32(device: str, capability: float | None) -> bool:
     """Whether a GPU's tensor cores take matrix products of single precision, with shortened input."""
     return (capability or 0.0) >= AMPERE and not _AMD.search(device)
+
+
+def needs_float16(device: str, capability: float | None) -> bool:
+    """Whether a GPU has tensor cores, and for half precision only."""
+    return VOLTA <= (capability or 0.0) < AMPERE and not _WITHOUT_TENSOR_CORES.search(device)
 
 
 def tensor_core_speedup(capability: float | None) -> float:

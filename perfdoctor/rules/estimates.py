@@ -8,6 +8,7 @@ from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.knowledge.libraries import ADAM, DEEPSPEED, SHARDED
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
@@ -253,6 +254,13 @@ def beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     share, cores = case.share(cause), case.setting("cores")
     left = max(share, cores_floor(case, share, cores) if cores else share)
     return _of_share(case, cause, 0.5, 1.0, 1.0).within(left)
+
+
+def by_tensor_cores(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What matrix kernels in full precision take longer than tensor cores would; of a trace, as far as they do."""
+    full = case.number("traced_matrix_fp32")
+    part = (1.0 if full is None else full) * (1 - 1 / tensor_core_speedup(values["capability"]))
+    return _of_share(case, cause, 0.0, part, part)
 
 
 def by_fused_update(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:

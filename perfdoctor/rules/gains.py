@@ -147,7 +147,7 @@ GAINS: Mapping[str, Estimate] = {
     "gpu.larger_batch": estimates.UP_TO_ALL,
     "gpu.merge_kernels": estimates.UP_TO_ALL,
     "gpu.bfloat16": estimates.UP_TO_ALL,
-    "gpu.float16": estimates.UP_TO_ALL,
+    "gpu.float16": estimates.by_tensor_cores,
     "gpu.tf32": estimates.UP_TO_ALL,
     "gpu.allow_tf32_again": estimates.UP_TO_ALL,
     "gpu.halve_bytes": estimates.HALF,

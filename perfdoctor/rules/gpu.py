@@ -31,7 +31,22 @@ def _compute_less(case: Case) -> Iterator[Advice]:
     yield from pad_less(case)
     yield from freeze_rest(case)
     yield from detach_unused(case)
+    yield from _use_float16(case)
     yield from _try_mixed_precision(case)
+
+
+def _use_float16(case: Case) -> Iterator[Advice]:
+    """For traced matrix kernels in full precision on a GPU whose tensor cores take half precision only."""
+    capability, full = case.setting("compute_capability"), case.number("traced_matrix_fp32")
+    device = str(case.settings.get("gpu_name", ""))
+    if capability and full and full >= thresholds.MOSTLY and hardware.needs_float16(device, capability):
+        yield advise("gpu.float16", busy=case.measured("gpu_tensor"), capability=capability, loop=case.loop)
+
+
+def _has_bfloat16(case: Case) -> bool:
+    """Whether the GPU computes in bfloat16, or nobody knows."""
+    capability = case.setting("compute_capability")
+    return capability is None or capability >= hardware.AMPERE
 
 
 def _try_mixed_precision(case: Case) -> Iterator[Advice]:
@@ -39,7 +54,7 @@ def _try_mixed_precision(case: Case) -> Iterator[Advice]:
     capability = case.setting("compute_capability")
     known = case.number("gpu_tensor") is not None or case.number("traced_kernel_time") is not None
     if not known and capability is not None and capability >= hardware.VOLTA:
-        yield advise("gpu.try_mixed_precision", bfloat16=capability >= hardware.AMPERE, loop=case.loop)
+        yield advise("gpu.try_mixed_precision", bfloat16=_has_bfloat16(case), loop=case.loop)
 
 
 def _keep_activations(case: Case) -> tuple[Advice, ...]:
@@ -72,7 +87,7 @@ def _move_less_memory(case: Case) -> Iterator[Advice]:
     yield advise("gpu.fuse", memory=case.measured("gpu_dram"), tensor=case.measured("gpu_tensor"))
     halved = sum(case.number(f"traced_matrix_{kind}") or 0.0 for kind in ("bf16", "fp16", "fp8"))
     if halved < thresholds.MOSTLY:
-        yield advise("gpu.halve_bytes", loop=case.loop)
+        yield advise("gpu.halve_bytes", bfloat16=_has_bfloat16(case), loop=case.loop)
     # Attention and convolutions: where kernels were traced, only what they ask for.
     traced = case.number("traced_kernel_time") is not None
     softmax, layout = case.number("traced_softmax"), case.number("traced_layout")

@@ -83,8 +83,9 @@ def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
     return fix("融合逐元素运算", f"{counters}每个逐元素运算都要完整地读写一遍它的张量。")
 
 
-def halve_bytes(*, loop: str) -> Fix:
-    return fix("把字节数减半", "bfloat16 的激活只需要 float32 一半的读写量。")
+def halve_bytes(*, bfloat16: bool, loop: str) -> Fix:
+    kind = "bfloat16" if bfloat16 else "float16"
+    return fix("把字节数减半", f"{kind} 的激活只需要 float32 一半的读写量。")
 
 
 def fused_attention(*, softmax: float | None) -> Fix:

@@ -126,11 +126,11 @@ def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
     )
 
 
-def halve_bytes(*, loop: str) -> Fix:
+def halve_bytes(*, bfloat16: bool, loop: str) -> Fix:
     return Fix(
         "Halve the bytes",
-        "Activations in bfloat16 need half the traffic of float32.",
-        _BFLOAT16[loop],
+        f"Activations in {'bfloat16' if bfloat16 else 'float16'} need half the traffic of float32.",
+        (_BFLOAT16 if bfloat16 else _FLOAT16)[loop],
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.diagnosis import Fix
+from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import measure_trace
 from perfdoctor.traces.reader import read_trace
@@ -142,6 +142,31 @@ def test_precision_is_asked_for_where_no_counter_tells(capability: float | None,
     assert [words in fix.change for fix in blind.fixes] == ([] if words is None else [True])
     for seen in ("gpu_tensor", "traced_kernel_time"):
         assert finding("gpu.compute", settings=settings, numbers={seen: 0.5}).fixes == ()
+
+
+def test_full_precision_on_tensor_cores_for_half_precision_only_is_advice() -> None:
+    """No bottleneck: it takes a change of the training recipe."""
+
+    def advised(name: str, capability: float, full: float) -> Finding:
+        numbers = {"traced_kernel_time": 100.0, "traced_matrix_fp32": full}
+        return finding("gpu.compute", settings={"gpu_name": name, "compute_capability": capability}, numbers=numbers)
+
+    old = advised("Tesla V100-SXM2-32GB", 7.0, 0.9)
+    assert "GradScaler" in changes(old)
+    # Of nine tenths of it seven eighths may go.
+    assert old.fixes[0].predicted_speedup == pytest.approx(1 / (1 - old.share * 0.9 * 7 / 8))
+    for others in (("Tesla V100-SXM2-32GB", 7.0, 0.2), ("NVIDIA GeForce GTX 1650", 7.5, 1.0), ("NVIDIA A10", 8.6, 1.0)):
+        assert advised(*others).fixes == ()
+
+
+@pytest.mark.parametrize(("capability", "words"), [(None, "bfloat16"), (9.0, "bfloat16"), (7.0, "float16")])
+def test_bytes_are_halved_in_what_the_gpu_computes_in(capability: float | None, words: str) -> None:
+    settings: dict[str, str | float] = {} if capability is None else {"compute_capability": capability}
+    halved = next(
+        fix for fix in finding("gpu.memory_bandwidth", settings=settings).fixes if fix.title.startswith("Halve")
+    )
+    assert halved.why.startswith(f"Activations in {words} ")
+    assert f"dtype=torch.{words}" in halved.change
 
 
 def test_pinned_batches_are_not_pinned_again() -> None:

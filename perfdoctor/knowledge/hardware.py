@@ -63,9 +63,10 @@ _PEAKS: tuple[tuple[str, Peak], ...] = (
     (r"\bH100 (80GB HBM3|SXM5?)\b", Peak(989.5, 494.5, 67.0, 3350.0, gigabytes=80)),
     # NVIDIA, H100 data sheet (1513 and 756 TFLOP/s with sparsity); memory: product brief PB-11133.
     (r"\bH100 PCIe\b", Peak(756.5, 378.0, 51.0, 2000.0, gigabytes=80)),
-    # NVIDIA, A100 data sheet (nvidia-1758950), and its first edition for 40 GB.
-    (r"\bA100-SXM4-80GB\b", Peak(312.0, 156.0, 19.5, 2039.0, gigabytes=80)),
-    (r"\bA100 80GB PCIe\b|\bA100-PCIE-80GB\b", Peak(312.0, 156.0, 19.5, 1935.0, gigabytes=80)),
+    # NVIDIA, A100 data sheet (nvidia-1758950), and its first edition for 40 GB. The A800 is the same with less NVLink
+    # (400 instead of 600 GB/s; NVIDIA's statement of November 2022).
+    (r"\bA[18]00-SXM4-80GB\b", Peak(312.0, 156.0, 19.5, 2039.0, gigabytes=80)),
+    (r"\bA[18]00 80GB PCIe\b|\bA100-PCIE-80GB\b", Peak(312.0, 156.0, 19.5, 1935.0, gigabytes=80)),
     (r"\bA100-(SXM4|PCIE)-40GB\b", Peak(312.0, 156.0, 19.5, 1555.0, gigabytes=40)),
     # NVIDIA, A10 data sheet.
     (r"\bA10\b", Peak(125.0, 62.5, 31.2, 600.0)),

@@ -109,6 +109,7 @@ def test_what_cannot_be_counted_is_not(name: str, given: Inputs) -> None:
         ("Tesla T4", 65.0, 320.0),
         ("Tesla V100-SXM2-16GB", 125.0, 900.0),
         ("NVIDIA GeForce RTX 4090", 165.2, 1008.0),
+        ("NVIDIA A800-SXM4-80GB", 312.0, 2039.0),
         ("AMD Instinct MI300X", 1307.4, 5300.0),
         # Instances of partitioned GPUs: 3 of 7 slices with half of the memory, and 1 with an eighth.
         ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 3 / 7 * 312.0, 1555.0 / 2),

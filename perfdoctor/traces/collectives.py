@@ -27,7 +27,7 @@ class Collectives:
 
     Attributes:
         keys: names a collective on all ranks; None where only its place in the order of its kind does.
-        kinds: name and group, as far as they are known.
+        kinds: name and group; where the file does not name the group, name and stream.
         group_size: 0 where that is not known.
         size: bytes; nan where the trace does not say.
         split: exposed nanoseconds by ``SPLIT``, as this rank alone shows them.
@@ -106,13 +106,14 @@ def _of(account: RankAccount, times: CollectiveTimes) -> Collectives:
     rows, start, end = times.rows[order], times.start[order], times.end[order]
     messages = [None if times.on_host else account.trace.messages.get(int(row)) for row in rows]
     names = account.trace.host.name if times.on_host else account.trace.device.name
+    streams = np.full(len(rows), UNKNOWN) if times.on_host else account.trace.device.stream[rows]
     called = start if times.on_host else account.launched_at(rows)[1]
     kinds = [
-        _kind(account.trace.names[names[row]], message, account.trace.rank)
-        for row, message in zip(rows.tolist(), messages, strict=True)
+        _kind(account.trace.names[names[row]], message, account.trace.rank, stream)
+        for row, message, stream in zip(rows.tolist(), messages, streams.tolist(), strict=True)
     ]
     return Collectives(
-        keys=tuple(_keys(kinds, messages, _step(account, called), called)),
+        keys=tuple(_keys([on_any_stream(kind) for kind in kinds], messages, _step(account, called), called)),
         kinds=tuple(kinds),
         group_size=np.array([max(message.group_size, 0) if message else 0 for message in messages], dtype=np.int64),
         start=start,
@@ -153,14 +154,24 @@ def _step(account: RankAccount, times: Int64s) -> list[int]:
     return [int(number) for number in found]
 
 
-def _kind(name: str, message: CollectiveMessage | None, rank: int | None) -> tuple[Hashable, ...]:
+def _kind(name: str, message: CollectiveMessage | None, rank: int | None, stream: int) -> tuple[Hashable, ...]:
     """What a collective is. Messages between two ranks are known by who sends and who receives."""
     if message is None:
-        return (name.split("(")[0],)
+        return (name.split("(")[0],) if stream == UNKNOWN else (name.split("(")[0], stream)
     if message.peer != UNKNOWN and rank is not None:
         pair = (rank, message.peer) if message.name.startswith("send") else (message.peer, rank)
         return ("pair", message.group, message.members, *pair)
     return (message.name, message.group, message.members)
+
+
+def is_of_stream(kind: tuple[Hashable, ...]) -> bool:
+    """Whether a kind is name and stream: the file does not name the group."""
+    return len(kind) == 2
+
+
+def on_any_stream(kind: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """The kind as other ranks may know it: a group's stream has another number there."""
+    return kind[:1] if is_of_stream(kind) else kind
 
 
 def _keys(

@@ -1,9 +1,10 @@
 """Collectives matched across ranks: which rows of their tables are one and the same; and the ranks' clocks by them.
 
-By number within the group where the file has it; else by the step and the place among its kind in that step. What lies
-outside of the steps, or in traces without any, has only its order: there the shift is taken with which the ends agree
-best. In any case the ranks of one collective must all be in it at some moment; those that are not are separated, so
-that groups that share a name (of tensor parallelism, for instance) come out as groups.
+By number within the group where the file has it. Where it does not name the group, by the streams on which they run, if
+those tell (``communicators``); else by the step and the place among its kind in that step. What lies outside of the
+steps, or in traces without any, has only its order: there the shift is taken with which the ends agree best. In any
+case the ranks of one collective must all be in it at some moment; those that are not are separated, so that groups that
+share a name (of tensor parallelism, for instance) come out as groups.
 
 A collective ends at nearly the same moment on all of its ranks, which sets their clocks.
 """
@@ -11,14 +12,15 @@ A collective ends at nearly the same moment on all of its ranks, which sets thei
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.quantiles import median
-from perfdoctor.traces.collectives import Collectives
+from perfdoctor.traces.collectives import Collectives, on_any_stream
+from perfdoctor.traces.communicators import match_by_stream
 from perfdoctor.traces.intervals import Floats, Int64s
 
 
@@ -34,9 +36,11 @@ def match_collectives(
     Returns:
         The collectives of at least two ranks, in order of time, and the clocks of the ranks in them.
     """
-    named = _by_key(ranks)
+    told = match_by_stream(ranks, origins)
+    taken = {(rank, row) for collective in told for rank, row in collective.items()}
+    named = [*told, *_by_key(ranks, taken)]
     clocks = align_clocks(ranks, named)
-    found = [*named, *_by_order(ranks, _guesses(clocks, origins))]
+    found = [*named, *_by_order(ranks, _guesses(clocks, origins), taken)]
     clocks = _trusted(align_clocks(ranks, found), origins)
     times = on_one_clock(ranks, clocks)
     together = [part for collective in found for part in _split_apart(times, collective, clocks)]
@@ -45,11 +49,11 @@ def match_collectives(
     return sorted(together, key=lambda one: min(starts[rank][row] for rank, row in one.items())), clocks
 
 
-def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
+def _by_key(ranks: Sequence[Collectives], taken: Collection[tuple[int, int]]) -> list[dict[int, int]]:
     found: dict[Hashable, dict[int, int]] = defaultdict(dict)
     for rank, one in enumerate(ranks):
         for row, key in enumerate(one.keys):
-            if key is not None:
+            if key is not None and (rank, row) not in taken:
                 found[key][rank] = row
     return [collective for collective in found.values() if len(collective) > 1]
 
@@ -83,13 +87,15 @@ def _trusted(clocks: Mapping[int, RankClock], origins: Sequence[int | None]) -> 
     return found
 
 
-def _by_order(ranks: Sequence[Collectives], guesses: Sequence[float | None]) -> list[dict[int, int]]:
+def _by_order(
+    ranks: Sequence[Collectives], guesses: Sequence[float | None], taken: Collection[tuple[int, int]]
+) -> list[dict[int, int]]:
     """Matches what has no key: per kind, all ranks against the one with the most of it."""
     kinds: dict[Hashable, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for rank, one in enumerate(ranks):
         for row, (key, kind) in enumerate(zip(one.keys, one.kinds, strict=True)):
-            if key is None:
-                kinds[kind][rank].append(row)
+            if key is None and (rank, row) not in taken:
+                kinds[on_any_stream(kind)][rank].append(row)
     found: list[dict[int, int]] = []
     for by_rank in kinds.values():
         first = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))

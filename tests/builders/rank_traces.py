@@ -63,14 +63,28 @@ class MadeJob:
         self.traces[rank].annotation(LOADER, now, now + length - 10.0)
         self.now[rank] += length
 
-    def meet(self, transfer: float, *, ranks: Sequence[int] | None = None, group: str = "0") -> None:
-        """A collective that takes some time once all of its ranks are there."""
+    def meet(
+        self,
+        transfer: float,
+        *,
+        ranks: Sequence[int] | None = None,
+        group: str = "0",
+        streams: Sequence[int] | None = None,
+    ) -> None:
+        """A collective that takes some time once all of its ranks are there.
+
+        Args:
+            transfer: how long.
+            ranks: of the group; all if it is not given.
+            group: its name.
+            streams: on which each of them runs it.
+        """
         ranks = range(self.world) if ranks is None else ranks
         end = max(self.now[rank] for rank in ranks) + transfer
-        for rank in ranks:
+        message = self._message(group, len(ranks))
+        for rank, stream in zip(ranks, streams or [20] * len(ranks), strict=True):
             now = self._own(rank)
-            own_end = end + self.skew[rank]
-            self.traces[rank].launch(ALL_REDUCE, now - 5.0, now, own_end, stream=20, **self._message(group, len(ranks)))
+            self.traces[rank].launch(ALL_REDUCE, now - 5.0, now, end + self.skew[rank], stream=stream, **message)
             self.now[rank] = end
         self.exchanges += 1
 

@@ -61,6 +61,46 @@ def test_a_rank_with_more_arithmetic_is_unequal_work(tmp_path: Path) -> None:
     assert not any(one.cause.startswith("communication.unattributed") for one in diagnosis.findings)
 
 
+def two_stages(job: MadeJob) -> MadeJob:
+    """Ranks 0 and 1 split the layers of a first stage, 2 and 3 those of a second one with twice the work.
+
+    Layers and stages meet in kernels of one name, layers of the second stage twice as often, and the streams of the
+    groups have other numbers there.
+    """
+    for _ in range(STEPS):
+        begun = list(job.now)
+        for stage, work, streams in (((0, 1), 4, (28, 32)), ((2, 3), 8, (32, 28))):
+            for _ in range(work // 4):
+                for rank in stage:
+                    job.compute(rank, 4000.0)
+                job.meet(100.0, ranks=stage, group=f"layers{stage}", streams=[streams[0]] * 2)
+            for pair in ((0, 2), (1, 3)):
+                job.meet(10.0, ranks=pair, group=f"stages{pair}", streams=(32, 28))
+        job.step(begun)
+    return job
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_groups_that_no_file_names_are_told_by_their_streams(marks: bool, numbered: bool, tmp_path: Path) -> None:
+    diagnosis = two_stages(MadeJob(4, marks=marks, numbered=numbered)).diagnose(tmp_path)
+    # Of each 12.3 ms the first stage waits 8.2 for the second one, which waits 4.1 for the first.
+    for rank, others, waited in ((0, "23", 0.66), (1, "23", 0.66), (2, "01", 0.33), (3, "01", 0.33)):
+        assert sum(waits(diagnosis, rank).get(other, 0.0) for other in others) == pytest.approx(waited, abs=0.05)
+    assert shares(diagnosis).get("communication.unattributed_wait", 0.0) < 0.02
+    assert shares(diagnosis).get("communication.bandwidth", 0.0) < 0.02
+
+
+def test_a_rank_that_recorded_fewer_collectives_goes_along_with_the_others(tmp_path: Path) -> None:
+    job = MadeJob(4, marks=False)
+    job.meet(1000.0)
+    job.traces[2].events.pop()  # it began to record later
+    job.traces[2].events.pop()
+    diagnosis = train(job, one_loads).diagnose(tmp_path)
+    assert diagnosis.verdict.straggler_rank == 1
+    assert waits(diagnosis, 2) == {"1": pytest.approx(0.5, abs=0.02)}
+
+
 @pytest.mark.parametrize(("longer", "advice"), [(1, "Check the GPU"), (3, "Give all ranks the same work")])
 def test_a_slow_gpu_is_told_from_more_work(longer: int, advice: str, tmp_path: Path) -> None:
     """Rank 2 computes three times as long: in kernels that are longer, or in three times as many."""

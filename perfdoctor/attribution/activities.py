@@ -26,6 +26,7 @@ Activity = Literal[
     "clipping",  # gradients are clipped or scaled back
     "copying",  # memory is copied that was shared with a process since that was forked
     "evaluating",  # it evaluates, the reading of batches for that included
+    "on_host",  # it computes on the CPU although it has a GPU
     "beside",  # its Python overhead is arithmetic below the model's passes that the training does without
 ]
 

@@ -18,7 +18,7 @@ how long their GPUs are busy, by what slows these down, and by what their hosts 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from perfdoctor.attribution.account import Account, asks_for_exchange
@@ -32,6 +32,8 @@ from perfdoctor.causes import (
     INPUT_PREPROCESSING,
     KERNEL_LAUNCH,
     MEMORY_PRESSURE,
+    MODEL_COMPUTE,
+    PYTHON_OVERHEAD,
     SYNCHRONIZATION,
     UNATTRIBUTED,
 )
@@ -136,10 +138,23 @@ class _OnGpu:
 
 def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:
     account = _with_staging(account, use)
+    if (use.busy_at(*job.span) or 0.0) >= thresholds.USED_DEVICE:
+        account = _with_host_arithmetic(account)
     host = account.causes().fractions()
     busy = use.busy_at(*job.span, host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0))
     account = _with_calls(account, busy)
     return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy))
+
+
+def _with_host_arithmetic(account: Account) -> Account:
+    """Arithmetic on the CPU is none of a model that computes on a GPU: it is work of operators on the host."""
+    seconds = account.causes()[MODEL_COMPUTE]
+    if not seconds:
+        return account
+    moved = _reattributed(account, MODEL_COMPUTE, {PYTHON_OVERHEAD: 1.0})
+    lines = Amounts.summed(account.lines.get(cause, {}) for cause in (MODEL_COMPUTE, PYTHON_OVERHEAD))
+    activities = replace(account.activities, seconds=Amounts({**account.activities.seconds, "on_host": seconds}))
+    return replace(moved, lines={**moved.lines, PYTHON_OVERHEAD: lines}, activities=activities)
 
 
 def _with_staging(account: Account, use: GpuUse) -> Account:

@@ -72,6 +72,8 @@ _ARITHMETIC = _any_of(
     },
     "lib",
 )
+# Optimizers that DeepSpeed and its like compile for the CPU.
+_UPDATES = re.compile(r"cpu_(?:adam|adagrad|lion)\w*\.so")
 # Code under all of the others.
 _PLUMBING = _any_of(
     {
@@ -182,7 +184,7 @@ def classify(image: str, symbol: str) -> CodeKind:
         page), ``other``.
     """
     base = image.rpartition("/")[2]
-    if base == "[jit]" or _ARITHMETIC.match(base):
+    if base == "[jit]" or _ARITHMETIC.match(base) or _UPDATES.match(base):
         return "kernel"
     if _INTERPRETER.match(base):
         return "interpreter"

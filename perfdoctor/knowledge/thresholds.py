@@ -228,6 +228,9 @@ ALLOCATES = Threshold(
 LAUNCHES_SEEN = Threshold(
     50, "samples in PyTorch's operators", "4 to 6 of 20 us of an operator are the driver's: 50 samples miss it in 1e-5"
 )
+USED_DEVICE = Threshold(
+    0.02, "of the time", "judgement: a GPU that is busy for less does not train; the model is on the CPU then"
+)
 UNUSED_GPU = Threshold(0.02, "of the GPU's memory", "judgement: the driver itself keeps some 0.5 GB")
 FULL_GPU = Threshold(0.9, "of the GPU's memory", "judgement: with less in use the allocator need not give any back")
 USUAL_KERNEL_TIME = Threshold(

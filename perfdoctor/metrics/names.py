@@ -70,6 +70,7 @@ THREADS: dict[str, Metric] = {
     "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
     "own_clipping": Metric("trainer{} clipping its gradients or scaling them back", _OF_TIME, "stacks"),
     "own_evaluating": Metric("trainer{} evaluating, with the batches for that", _OF_TIME, "stacks"),
+    "own_on_host": Metric("trainer{} computing on the CPU although it has a GPU", _OF_TIME, "code"),
     "own_beside": Metric("trainer{} computing below the model's passes, for no backward pass", _OF_TIME, "stacks"),
     "own_copying": Metric("trainer{} copying memory shared with forked processes", _OF_TIME, "threads"),
     "own_recomputing": Metric("trainer{} in forward passes that checkpointed blocks run again", _OF_TIME, "stacks"),

@@ -69,6 +69,7 @@ GAINS: Mapping[str, Estimate] = {
     "helpers.larger_requests": estimates.HALF,
     "helpers.send_arrays": estimates.UP_TO_ALL,
     # Python.
+    "optimizer.on_gpu": estimates.value("share", 0.0),
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "optimizer.fused": estimates.by_fused_update,
     "optimizer.compiled": estimates.by_fused_update,

@@ -84,7 +84,8 @@ def is_outside_torch(case: Case) -> bool:
 
 def _is_work_of_operators(case: Case) -> bool:
     """Whether most of it is operators that work on the host, and launch nothing for it."""
-    return (case.number("traced_in_operator") or 0.0) >= thresholds.MOSTLY
+    traced = (case.number("traced_in_operator") or 0.0) >= thresholds.MOSTLY
+    return traced or case.mean_of("own_on_host") >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD) > 0
 
 
 def _look_outside(case: Case) -> Iterator[Advice]:
@@ -94,6 +95,9 @@ def _look_outside(case: Case) -> Iterator[Advice]:
 
 
 def _work_less_in_operators(case: Case) -> Iterator[Advice]:
+    updating = case.phase("optimizer") if case.mean_of("own_on_host") else 0.0
+    if updating >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD):
+        yield advise("optimizer.on_gpu", share=updating, used=case.number("gpu_memory_share"))
     operators = tuple(name for name, _ in case.operators.get(PYTHON_OVERHEAD, ()) if name)
     yield advise("interpreter.cheaper_operator", operator=operators[0] if operators else None)
     yield from stop_debugging(case)
@@ -260,7 +264,7 @@ INTERPRETER_RULES = (
     Rule(
         PYTHON_OVERHEAD,
         say("interpreter.in_operator"),
-        ("traced_in_operator", "traced_busy"),
+        ("own_on_host", "traced_in_operator", "gpu_busy", "traced_busy"),
         _work_less_in_operators,
         say("interpreter.in_operator_refuted"),
         applies=_is_work_of_operators,

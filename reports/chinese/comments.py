@@ -263,6 +263,10 @@ _RANKS = {
     "torch.distributed.get_backend() says which is in use": "torch.distributed.get_backend() 会说明在用哪个",
     "before training, and read them below /dev/shm then": "训练之前执行，之后从 /dev/shm 下读取",
     "afterwards: it is memory": "训练之后执行：它占用内存",
+    "without offload_policy=CPUOffloadPolicy()": "不带 offload_policy=CPUOffloadPolicy()",
+    "DeepSpeed's configuration: no offload_optimizer; where it must stay, ratio of ZeRO-Offload++ below 1": (
+        "DeepSpeed 的配置：去掉 offload_optimizer；必须保留时，让 ZeRO-Offload++ 的 ratio 小于 1"
+    ),
     "before torch is imported": "在导入 torch 之前",
     "on each host, at the same time; of traces: {}": "在每台主机上同时运行；对于 trace：{}",
 }

@@ -19,6 +19,7 @@ _THREADS = {
     "trainer{} drawing indices for its loader in its main thread": "训练进程{}在主线程中为 DataLoader 抽取索引",
     "trainer{} copying memory shared with forked processes": "训练进程{}复制与 fork 出的进程共享的内存",
     "trainer{} evaluating, with the batches for that": "训练进程{}在评估，包括为此取批次",
+    "trainer{} computing on the CPU although it has a GPU": "训练进程{}有 GPU 却在 CPU 上计算",
     "trainer{} computing below the model's passes, for no backward pass": "训练进程{}在模型之后做与反向传播无关的计算",
     "trainer{} calling operations for its optimizer's step": "训练进程{}为优化器更新而调用算子",
     "trainer{} preparing batches in the loop itself, before the model's call": (

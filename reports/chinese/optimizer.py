@@ -1,4 +1,4 @@
-"""The optimizer's step: in one call, or compiled."""
+"""The optimizer's step: in one call, compiled, or on the GPU."""
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.chinese.phrases import fix, percent
@@ -13,4 +13,13 @@ def compiled(*, share: float) -> Fix:
     return fix(
         "编译优化器的 step",
         f"优化器以大量小 kernel 占用 {percent(share)} 的时间，又没有 Adam 那样的融合实现。编译之后只需运行少数几个。",
+    )
+
+
+def on_gpu(*, share: float, used: float | None) -> Fix:
+    memory = "" if used is None else f"显存已用 {percent(used)}。"
+    return fix(
+        "在 GPU 上更新参数",
+        f"{percent(share)} 的时间里，优化器的更新在 CPU 上进行，GPU 在等它。"
+        f"把它卸载到 CPU 只节省显存，没有别的好处。{memory}",
     )

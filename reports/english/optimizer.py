@@ -1,4 +1,4 @@
-"""The optimizer's step: in one call, or compiled."""
+"""The optimizer's step: in one call, compiled, or on the GPU."""
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent
@@ -26,4 +26,15 @@ def compiled(*, share: float) -> Fix:
         "Compiled, it runs in a few.",
         "step = torch.compile(optimizer.step)  # step() in place of optimizer.step()\n"
         "# learning rates as tensors, or each new one compiles it again: lr=torch.tensor(0.001)",
+    )
+
+
+def on_gpu(*, share: float, used: float | None) -> Fix:
+    memory = "" if used is None else f" {percent(used)} of the GPU's memory is in use."
+    return Fix(
+        "Update the parameters on the GPU",
+        f"{percent(share)} of the time the optimizer's step runs on the CPU, and the GPU waits for it. Offloading it "
+        f"saves memory of the GPU, and nothing else.{memory}",
+        "fully_shard(model)  # without offload_policy=CPUOffloadPolicy()\n"
+        "# DeepSpeed's configuration: no offload_optimizer; where it must stay, ratio of ZeRO-Offload++ below 1",
     )

@@ -150,3 +150,24 @@ def test_of_several_gpus_of_a_process_one_works_while_it_waits(
     assert max(found, key=lambda one: found[one]) == cause
     assert found["gpu.compute"] == pytest.approx(busy, abs=0.03)
     assert found.get("gpu.host_transfer", 0.0) < 0.1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ("libtorch_cpu.so", "_ZN2at6native6AVX51217adam_fused_kernelE"),
+        ("cpu_adam.so", "_ZN14Adam_Optimizer6Step_8EPfS0_S0_S0_m"),
+    ],
+    ids=["torch's", "DeepSpeed's"],
+)
+def test_parameters_that_are_updated_on_the_cpu_hold_a_gpu_up(code: tuple[str, str]) -> None:
+    """What is offloaded saves memory of the GPU; it had been launching, or no bottleneck."""
+    updates = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/optim/adam.py", "step", 9))
+    mix = {code: 0.6, SPIN: 0.1, DRIVER: 0.1, DISPATCH: 0.1, PYTHON: 0.1}
+    samples = gpu_job(code=mix, stacks=(FORWARD, updates, updates), busy_fraction=0.14)
+    found = shares(samples)
+    assert found["cpu.python_overhead"] == pytest.approx(0.6, abs=0.1)
+    assert "cpu.model_compute" not in found
+    [account] = attribute(jobs.timeline(samples))
+    assert account.activities.seconds["on_host"] == pytest.approx(0.6 * account.seconds, rel=0.1)
+    assert account.lines["cpu.python_overhead"]

@@ -211,3 +211,10 @@ def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() ->
 def test_padding_is_advised_for_gpus_too() -> None:
     found = finding("gpu.compute", settings={"pads_all": "data.py:40 encode"})
     assert "Pad each batch to its longest text, and not every text to one length" in titles(found)
+
+
+@pytest.mark.parametrize(("optimizer", "told"), [(0.55, True), (0.05, False)])
+def test_an_update_on_the_cpu_is_taken_to_the_gpu(optimizer: float, told: bool) -> None:
+    found = finding("cpu.python_overhead", share=0.6, trainer={"own_on_host": 0.6}, optimizer=optimizer)
+    assert found.title == "Work of operators on the host"
+    assert ("Update the parameters on the GPU" in titles(found)) is told

@@ -23,7 +23,14 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, now_ns
-from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceDraw, SourceLine, SourceLoop
+from perfdoctor.recording.own_source import (
+    SOURCE_NOT_READ,
+    SourceCall,
+    SourceDraw,
+    SourceLine,
+    SourceLoop,
+    SourceState,
+)
 from perfdoctor.recording.reader import Database
 from perfdoctor.recording.schema import Fact, Sample, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
@@ -150,7 +157,7 @@ class SourceReader:
 
 
 def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[Sample]:
-    """Its calls, loops and draws.
+    """Its calls, loops and draws, and what it makes of what it changes.
 
     Raises:
         RecursionError: it has expressions of thousands of terms.
@@ -158,6 +165,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     from perfdoctor.capture.own_calls import find_calls
     from perfdoctor.capture.own_draws import find_draws
     from perfdoctor.capture.own_loops import find_loops
+    from perfdoctor.capture.own_state import find_stateful
 
     for call in find_calls(tree, lines):
         yield SourceCall(file, *call)
@@ -165,6 +173,8 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
         yield SourceLoop(file, *loop)
     for draw in find_draws(tree):
         yield SourceDraw(file, *draw)
+    for statement in find_stateful(tree):
+        yield SourceState(file, *statement)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

@@ -58,6 +58,7 @@ from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
 from perfdoctor.metrics.names import Trainers
 from perfdoctor.metrics.own_gradients import unused_pass
+from perfdoctor.metrics.own_state import made_of_state
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings
@@ -101,7 +102,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         is no plain number; ``pads_all``: where its source pads every text to one length; ``exchange_policy``: where
         its source says in which numbers ranks exchange, or with which hook; ``trains_part``: where
         its optimizer is given a part of the model, and nothing keeps gradients from the rest; ``unused_pass``: where
-        a module is called whose gradients are cleared before its optimizer steps; and all that
+        a module is called whose gradients are cleared before its optimizer steps; ``made_of_state``: where its loop
+        makes batches of what it changes itself; and all that
         ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen and ``update`` is
         taken from the source if not.
     """
@@ -121,6 +123,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if enough:  # its frames would have been seen
         in_source.pop("update", None)
     found = {**in_source, **found}
+    if place := made_of_state(job.stacks, job.source_states):
+        found["made_of_state"] = place
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):

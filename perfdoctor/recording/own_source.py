@@ -85,5 +85,19 @@ class SourceDraw(NamedTuple):
     in_loop: bool
 
 
+class SourceState(NamedTuple):
+    """A statement in a loop of the job's own that makes something of what the loop changes itself.
+
+    Attributes:
+        file: as stacks name it.
+        line: its first, from 1.
+        last_line: its last.
+    """
+
+    file: str
+    line: int
+    last_line: int
+
+
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple, get_args
 
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceState
 
 
 class Reading(NamedTuple):
@@ -363,7 +363,8 @@ class Event(NamedTuple):
 Sample = (
     Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
     | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | SourceLine | SourceCall | SourceLoop | SourceDraw | WaitSeen | FlightDump | Unavailable | Event
+    | SourceLine | SourceCall | SourceLoop | SourceDraw | SourceState | WaitSeen | FlightDump
+    | Unavailable | Event
 )  # fmt: skip
 
 TABLES: tuple[type[Sample], ...] = get_args(Sample)  # of a recording: one for each kind of sample

@@ -21,6 +21,7 @@ def helper_fixes(case: Case, cause: str) -> Iterator[Advice]:
         yield advise("helpers.larger_requests")
 
 
-def depends_on_model(case: Case) -> bool:
-    """Whether what comes next follows from what the model said, as what an environment answers does."""
-    return "environments" in case.settings or case.settings.get("helpers") == "for the model"
+def depends_on_steps(case: Case) -> bool:
+    """Whether what comes next follows from steps before: an environment's answers, batches from what they change."""
+    asks = "environments" in case.settings or case.settings.get("helpers") == "for the model"
+    return asks or "made_of_state" in case.settings

@@ -8,7 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import PREPARED, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.helpers import depends_on_model, helper_fixes
+from perfdoctor.rules.helpers import depends_on_steps, helper_fixes
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import freed_without_workers, no_more_workers, plan_workers, worker_fixes
 
@@ -55,7 +55,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         no_more_workers=no_more_workers(plan, share),
         kind=kind,
     )
-    if kind != "text" and not depends_on_model(case):
+    if kind != "text" and not depends_on_steps(case):
         yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)

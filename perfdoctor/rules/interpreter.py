@@ -10,7 +10,7 @@ from perfdoctor.knowledge.libraries import SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.helpers import depends_on_model
+from perfdoctor.rules.helpers import depends_on_steps
 from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import Rule, unset
 
@@ -157,7 +157,7 @@ def _hot_functions(case: Case) -> tuple[str, ...]:
 def compute_rarely(case: Case) -> Iterator[Advice]:
     """What is computed below the model's passes, but for what an agent does next."""
     line, share = next(iter(case.done_afterwards), ("", 0.0))
-    if share >= thresholds.REPORTED_SHARE and not depends_on_model(case):
+    if share >= thresholds.REPORTED_SHARE and not depends_on_steps(case):
         yield advise("interpreter.compute_rarely", line=line, share=share)
 
 

@@ -8,7 +8,7 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.helpers import depends_on_model
+from perfdoctor.rules.helpers import depends_on_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
     if plan is None or not plan.helps or case.comes_through_pipe(cause):
         return []
     if plan.in_loop or not case.may_have_loader:
-        return [] if depends_on_model(case) else [_take_over(case, cause, plan)]
+        return [] if depends_on_steps(case) else [_take_over(case, cause, plan)]
     advice = advise(
         "workers.more",
         now=plan.now,

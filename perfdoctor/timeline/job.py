@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
-from perfdoctor.recording.own_source import SourceCall, SourceLine
+from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceState
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
@@ -92,7 +92,7 @@ class JobTimeline:
     def __init__(self, recording: Recording) -> None:
         rows = recording.rows
         self.profiles, self.trials = rows(Profile), rows(TrialSeen)
-        self.source_lines, self.source_calls = rows(SourceLine), rows(SourceCall)
+        self.source_lines, self.source_calls, self.source_states = rows(SourceLine), rows(SourceCall), rows(SourceState)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         code = CodeSamples.read(recording)
         self.readings = Readings(recording)

@@ -23,6 +23,7 @@ NAMES = {
     "exchange_policy": "指定各 rank 交换方式之处",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
+    "made_of_state": "用循环自己改变的数据制作批次之处",
     "unused_pass": "无人使用的梯度",
     "trains_part": "只训练模型的一部分",
     "compiled": "由 torch.compile 编译",

@@ -23,6 +23,7 @@ NAMES = {
     "exchange_policy": "Says how ranks exchange",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
+    "made_of_state": "Makes batches of what its loop changes",
     "unused_pass": "Gradients nobody uses",
     "trains_part": "Trains a part of the model",
     "compiled": "Compiled by torch.compile",

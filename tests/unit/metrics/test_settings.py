@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
-from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.recording.own_source import SourceCall, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
 from perfdoctor.timeline.code_location import locate
 from tests.builders import jobs
@@ -264,3 +264,12 @@ def test_where_the_source_says_how_ranks_exchange_is_told(text: str, callee: str
     call = SourceCall("/job/train.py", 7, text, callee, "main", None)
     settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))
     assert settings.get("exchange_policy") == ("/job/train.py:7 main" if told else None)
+
+
+@pytest.mark.parametrize(("line", "told"), [(40, "/job/train.py:40 main"), (41, None)])
+def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told: str | None) -> None:
+    model = Frame("/v/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
+    draws = (Frame("/job/train.py", "main", 40), Frame("/job/replay.py", "Replay.sample", 9))
+    stacks = jobs.stacks(TRAINER, draws, (Frame("/job/train.py", "main", 42), model))
+    job = jobs.timeline([*jobs.process(TRAINER), *stacks, SourceState("/job/train.py", line, line)])
+    assert read_code_settings(job).get("made_of_state") == told

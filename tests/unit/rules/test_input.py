@@ -409,8 +409,9 @@ def test_what_the_loop_prepares_itself_is_given_to_workers(
         assert found.predicted_speedup == pytest.approx(1 / (1 - in_loop), rel=0.15)
 
 
-def test_what_an_agent_does_next_is_prepared_by_nobody_ahead() -> None:
-    settings: dict[str, str | float] = {"cores": 16.0, "environments": "together"}
+@pytest.mark.parametrize("seen", [{"environments": "together"}, {"made_of_state": "/job/train.py:40 main"}])
+def test_what_follows_from_steps_before_is_prepared_by_nobody_ahead(seen: dict[str, str]) -> None:
+    settings: dict[str, str | float] = {"cores": 16.0, **seen}
     case = job(0.0, 0, numbers={"job_cores": 1.0}, trainer={"own_in_loop": 0.4}, settings=settings)
     found = first(replace(case, shares={CAUSE: 0.4, "cpu.model_compute": 0.6}))
     assert not any("loader worker" in fix.title for fix in worded_fixes(found))

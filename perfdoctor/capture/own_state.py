@@ -1,0 +1,96 @@
+"""Where a loop of the job's own makes something of what it changes itself: nobody else could make that ahead of it.
+
+A replay buffer is such: each round adds to it, or sets the priorities by which the next round draws from it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+_Loop = ast.For | ast.AsyncFor | ast.While
+_Assignment = ast.Assign | ast.AnnAssign
+
+
+class StatefulStatement(NamedTuple):
+    """A statement that makes something of what the loop around it changes.
+
+    Attributes:
+        line: its first.
+        last_line: its last.
+    """
+
+    line: int
+    last_line: int
+
+
+def find_stateful(tree: ast.Module) -> list[StatefulStatement]:
+    """Assignments in loops of which a part is changed in the same loop.
+
+    A loop changes what it calls a method of with arguments and without use for the result (``buffer.push(item)``), and
+    what it sets items of. What is made anew in each round is none of that, nor what is imported.
+
+    Args:
+        tree: the syntax of a file.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
+    """
+    imported = {name for node in ast.walk(tree) for name in _imported(node)}
+    found: set[StatefulStatement] = set()
+    for loop in (node for node in ast.walk(tree) if isinstance(node, _Loop)):
+        inside = [*_within(loop)]
+        made = {ast.unparse(target) for node in inside for target in _bound(node)}
+        changed = {path for node in inside if (path := _changed(node)) and _root(path) not in imported} - made
+        for node in inside:
+            if isinstance(node, _Assignment) and node.value is not None and _names(node.value) & changed:
+                found.add(StatefulStatement(node.lineno, node.end_lineno or node.lineno))
+    return sorted(found)
+
+
+def _within(loop: ast.AST) -> Iterator[ast.AST]:
+    """What runs in each round of a loop, without the bodies of functions in it."""
+    for child in ast.iter_child_nodes(loop):
+        if not isinstance(child, _Function):
+            yield child
+            yield from _within(child)
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
+
+
+def _bound(node: ast.AST) -> Iterator[ast.expr]:
+    """Names and attributes that get another value."""
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node
+
+
+def _changed(node: ast.AST) -> str:
+    """What a statement changes without giving it another value; "" for nothing."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return _path(node.value)
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords):
+        return _path(call.func.value)
+    return ""
+
+
+def _path(node: ast.expr) -> str:
+    """The name of a variable or an attribute, ``self.buffer``; "" of anything else."""
+    below = node
+    while isinstance(below, ast.Attribute):
+        below = below.value
+    return ast.unparse(node) if isinstance(below, ast.Name) else ""
+
+
+def _root(path: str) -> str:
+    return path.partition(".")[0]
+
+
+def _names(value: ast.expr) -> set[str]:
+    """The variables and attributes of which an expression is made."""
+    return {_path(node) for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute)} - {""}

@@ -66,7 +66,7 @@ class JobTimeline:
         recording: where it is read from.
         profiles: traces that torch.profiler wrote inside.
         trials: steps that were made on one batch in memory.
-        source_lines: lines of the job's own source.
+        source_lines: lines of the job's own source; likewise its calls, and what it makes of what it changes.
         span: from when to when the job was watched, in ns.
         code: samples of main threads' machine code; autograd's threads count as them.
         threads: their states and counters.

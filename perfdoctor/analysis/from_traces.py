@@ -121,8 +121,7 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     if all(rank.window.steps for rank in ranks):
         # The profiler marks each fetch from a loader, and in whole steps there would be some.
         found["loader"] = "yes" if any(rank.loading for rank in ranks) else "no"
-    if first.parallel:
-        found["parallel"] = first.parallel
+    found |= first.uses
     if first.world is not None:
         found["env.WORLD_SIZE"] = str(first.world)
     return found

@@ -14,7 +14,7 @@ from perfdoctor.cluster.files import File
 from perfdoctor.errors import PerfDoctorError
 
 # Raised whenever what is kept changes between two releases.
-_FORM = 3
+_FORM = 4
 _DAYS = 7.0  # without being used
 _TABLE = """
     CREATE TABLE IF NOT EXISTS summaries (

@@ -43,6 +43,8 @@ SHARES_MODEL = (
     ("FullyShardedDataParallel.", FSDP),
     ("DistributedDataParallel.forward", DDP),
 )
+# Messages between two ranks, which the stages of a pipeline exchange (torch/distributed, isend and irecv).
+PASSES_ON = re.compile(r"^c10d::(send|recv_)$|^(nccl|gloo):(send|recv)$")
 # Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.
 AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|monitored_barrier) of ")
 # Operators of ATen and of other libraries; not the nodes of autograd.

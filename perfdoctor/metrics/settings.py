@@ -28,6 +28,7 @@ disk.nvme0n1         model of the block device under a mount, if it has one; ``d
 loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none
 parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``;
                      ``no`` if stacks show none of them
+pipeline             ``yes`` if ranks send messages to single other ones, as the stages of a pipeline do
 dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``); ``arrow`` if of Hugging
                      Face datasets, ``arrow rows by number`` if those are shuffled or selected rows of a table;
                      ``rows of a table`` if they are taken out of a data frame

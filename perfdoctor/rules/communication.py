@@ -63,7 +63,7 @@ def _replicate_otherwise(case: Case) -> Iterator[Advice]:
     nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
     by_hand = _is_by_hand(case)
     if not _has_policy(case):
-        yield advise("communication.half_precision", nccl=nccl, by_hand=by_hand)
+        yield advise("communication.half_precision", nccl=nccl, by_hand=by_hand, way=_way(case))
     if by_hand:
         yield advise("communication.use_ddp")
     else:
@@ -209,8 +209,17 @@ def _use_ddp(case: Case) -> Iterator[Advice]:
 
 
 def _watch_all_ranks(case: Case) -> Iterator[Advice]:
-    share = case.share(UNOBSERVED_RANK)
-    yield advise("communication.watch_all", share=share, seen=len(case.trainers), world=_world(case))
+    share, seen = case.share(UNOBSERVED_RANK), len(case.trainers)
+    yield advise("communication.watch_all", share=share, seen=seen, world=_world(case))
+
+
+def _all_are_watched(case: Case) -> bool:
+    return len(case.trainers) > 1 and len(case.trainers) == _started(case)
+
+
+def _find_late_rank(case: Case) -> Iterator[Advice]:
+    share, traced = case.share(UNOBSERVED_RANK), case.number("traced_exposed") is not None
+    yield advise("communication.find_late_rank", share=share, world=len(case.trainers), traced=traced)
 
 
 COMMUNICATION_RULES = (
@@ -242,6 +251,14 @@ COMMUNICATION_RULES = (
         ("gpus", "gpu_busy", "trainer_running", "gpu_nvlink_received", "gpu_pcie_received"),
         _use_ddp,
         say("communication.scatter_and_gather_refuted"),
+    ),
+    Rule(
+        UNOBSERVED_RANK,
+        say("communication.unknown_rank"),
+        ("traced_exposed", "traced_hidden", "traced_collectives", "traced_behind", "traced_held_up", "received"),
+        _find_late_rank,
+        say("communication.unknown_rank_refuted"),
+        applies=_all_are_watched,
     ),
     Rule(
         UNOBSERVED_RANK,

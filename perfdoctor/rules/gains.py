@@ -143,6 +143,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.use_buckets": estimates.UP_TO_ALL,
     "communication.no_data_parallel": estimates.UP_TO_ALL,
     # What a GPU works at.
+    "gpu.more_micro_batches": estimates.value("waiting", 0.0),
     "gpu.checkpoint_less": estimates.without_checkpoints,
     "gpu.checkpoint_selectively": estimates.value("again", 0.5),
     "gpu.larger_batch": estimates.UP_TO_ALL,

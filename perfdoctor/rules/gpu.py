@@ -17,6 +17,7 @@ from perfdoctor.rules.arithmetic import detach_unused, freeze_rest, pad_less
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
 from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.verdict import imbalance
 
 # What a GPU's own work is attributed to; recomputed work is in all of them.
 _WORK = (GPU_COMPUTE, NO_TENSOR_CORES, MEMORY_BANDWIDTH, LOW_OCCUPANCY)
@@ -26,6 +27,7 @@ def _compute_less(case: Case) -> Iterator[Advice]:
     times = case.number("traced_same_kernels")
     if times is not None:  # a rank that computes longer than the others
         yield advise("gpu.check_late_gpu", times=times) if times >= thresholds.SLOWER_GPU else advise("gpu.same_work")
+    yield from _fill_the_pipeline(case)
     yield from use_fewer_channels(case)
     yield from _keep_activations(case)
     yield from pad_less(case)
@@ -33,6 +35,13 @@ def _compute_less(case: Case) -> Iterator[Advice]:
     yield from detach_unused(case)
     yield from _use_float16(case)
     yield from _try_mixed_precision(case)
+
+
+def _fill_the_pipeline(case: Case) -> Iterator[Advice]:
+    """For ranks that pass on what they compute, and wait for those that compute."""
+    waiting = imbalance(case.late)
+    if case.settings.get("pipeline") == "yes" and waiting >= thresholds.MIN_SHARE:
+        yield advise("gpu.more_micro_batches", waiting=waiting, way=str(case.settings.get("parallel", "")))
 
 
 def _use_float16(case: Case) -> Iterator[Advice]:

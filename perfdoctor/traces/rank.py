@@ -11,6 +11,8 @@ import numpy as np
 from perfdoctor.causes import PYTHON_OVERHEAD, STARTUP
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.libraries import USES
 from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
 from perfdoctor.recording.clock import NS_PER_S
@@ -26,9 +28,13 @@ from perfdoctor.traces.interference import measure_beside_collectives
 from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.loop import WholeSteps, find_loop
-from perfdoctor.traces.model import DeviceKind, Trace
+from perfdoctor.traces.model import DeviceKind, HostKind, Trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.steps import TraceWindow
+
+# What may be told of a job by frames of libraries in a trace, whose files are named from the search path on.
+_TOLD_BY_FRAMES = frozenset(("parallel", "loop", "sync_batch_norm"))
+_SEARCHED = "/site-packages/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,8 @@ class Rank:
         origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
-        parallel: how the ranks share the model, as in ``perfdoctor.metrics.settings``; "" if nothing shows it.
+        uses: what else it shows of the settings that ``perfdoctor.metrics.settings`` lists: how the ranks share the
+            model, whose loop trains it.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.
@@ -67,7 +74,7 @@ class Rank:
     origin_ns: int | None = None
     loading: float = 0.0
     workers: int = 0
-    parallel: str = ""
+    uses: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     capability: float | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -99,7 +106,7 @@ def summarize(trace: Trace) -> Rank:
         slices=account.slices,
         loading=account.loading,
         workers=int(any(profiler.LOADER_WITH_WORKERS in name for name in trace.names)),
-        parallel=_parallel(trace),
+        uses=_uses(trace),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
         numbers=measure_trace(account),
@@ -131,9 +138,23 @@ def _digest(trace: Trace) -> str:
     return digest.hexdigest()
 
 
-def _parallel(trace: Trace) -> str:
-    marks = profiler.SHARES_MODEL
-    return next((way for mark, way in marks if any(name.startswith(mark) for name in trace.names)), "")
+def _uses(trace: Trace) -> dict[str, str]:
+    """By PyTorch's own marks, and with stacks by the frames of libraries, which say more."""
+    host, marks = trace.host, profiler.SHARES_MODEL
+    found: dict[str, str] = {}
+    called = (trace.names[name] for name in trace.occurring(host.name[host.kind == HostKind.PYTHON]))
+    frames = [
+        Frame(f"{_SEARCHED}{one['file']}", one["function"], 0) for one in map(profiler.FRAME.fullmatch, called) if one
+    ]
+    for use in USES:
+        if use.setting in _TOLD_BY_FRAMES and use.setting not in found and any(map(use.shows, frames)):
+            found[use.setting] = use.value
+    marked = next((way for mark, way in marks if any(name.startswith(mark) for name in trace.names)), "")
+    if marked:
+        found.setdefault("parallel", marked)
+    if trace.matching(profiler.PASSES_ON, host.name).any():
+        found["pipeline"] = "yes"
+    return found
 
 
 def _pid(account: RankAccount) -> int | None:

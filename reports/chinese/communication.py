@@ -98,7 +98,7 @@ def split_within_host(*, ranks: int) -> Fix:
     )
 
 
-def half_precision(*, nccl: bool, by_hand: bool) -> Fix:
+def half_precision(*, nccl: bool, by_hand: bool, way: str) -> Fix:
     range_of_it = "" if nccl else "float16 超过 65,504 就会溢出：如果梯度接近这个值，就缩小损失。"
     return fix("用 16 位传输梯度", f"同样的梯度只需一半的字节。{range_of_it}")
 
@@ -223,6 +223,25 @@ def unwatched_ranks() -> str:
 
 def unwatched_ranks_refuted() -> str:
     return "观测所有 rank：如果没有任何一个迟到，占用时间的就是交换本身。"
+
+
+def unknown_rank() -> str:
+    return "等待不知道是哪个的 rank"
+
+
+def unknown_rank_refuted() -> str:
+    return "查看每个 rank 何时进入集合通信：如果它们同时到达，占用时间的就是交换本身。"
+
+
+def find_late_rank(*, share: float, world: int, traced: bool) -> Fix:
+    return fix(
+        "找出是哪个 rank 迟到",
+        f"全部 {world} 个 rank 都被观测了，但有 {percent(share)} 的时间，一些 rank 等在其他 rank 的 trace 里没有找到、"
+        "或在它们之前就开始的集合通信中：不知道是谁迟到。"
+        if traced
+        else f"全部 {world} 个 rank 都被观测了，它们有 {percent(share)} 的时间在集合通信中等待："
+        "可能交换本身就慢，也可能每次都有一个 rank 迟到。",
+    )
 
 
 def watch_all(*, share: float, seen: int, world: int) -> Fix:

@@ -47,6 +47,14 @@ def move_layers(*, stage: int | None) -> Fix:
     )
 
 
+def more_micro_batches(*, waiting: float, way: str) -> Fix:
+    return fix(
+        "把批次分成更多的 micro-batch",
+        f"流水线的各个阶段有 {percent(waiting)} 的时间在互相等待：每一步里流水线填充和排空的时候，"
+        "以及某个阶段工作更多的时候。micro-batch 数量加倍、大小减半，前者的时间就减半。",
+    )
+
+
 def same_cost() -> Fix:
     return fix(
         "让所有 rank 的批次开销相同",

@@ -33,6 +33,7 @@ NAMES = {
     "environments": "环境的推进方式",
     "helpers": "向其他进程请求什么",
     "parallel": "各 rank 分担模型的方式",
+    "pipeline": "把结果传给其他 rank",
     "tensor_parallel": "张量并行",
     "sync_batch_norm": "同步批归一化",
     "backend": "集合通信的后端",

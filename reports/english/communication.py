@@ -61,6 +61,7 @@ FullyShardedDataParallel(
 )""",
     "deepspeed": "config['zero_optimization'].update(overlap_comm=True, contiguous_gradients=True)",
 }
+_IN_16_BITS = {"megatron": "--grad-reduce-in-bf16   # without --accumulate-allreduce-grads-in-fp32"}
 _OVERLAP = {
     "megatron": "--overlap-grad-reduce --overlap-param-gather   # the second with --use-distributed-optimizer",
 }
@@ -199,16 +200,18 @@ fully_shard(model, mesh=mesh['data'])""",
     )
 
 
-def half_precision(*, nccl: bool, by_hand: bool) -> Fix:
+def half_precision(*, nccl: bool, by_hand: bool, way: str) -> Fix:
     kind, dtype = ("bf16", "bfloat16") if nccl else ("fp16", "float16")
     range_of_it = "" if nccl else "float16 overflows above 65,504: scale the loss down if gradients come near."
+    hook = (
+        f"from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {kind}_compress_hook\n"
+        f"model.register_comm_hook(state=None, hook={kind}_compress_hook)"
+    )
+    by_steps = f"small = gradient.to(torch.{dtype})\ntorch.distributed.all_reduce(small)\ngradient.copy_(small)"
     return Fix(
         "Send gradients in 16 bits",
         f"Half the bytes for the same gradients.{then(range_of_it)}",
-        f"small = gradient.to(torch.{dtype})\ntorch.distributed.all_reduce(small)\ngradient.copy_(small)"
-        if by_hand
-        else f"from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {kind}_compress_hook\n"
-        f"model.register_comm_hook(state=None, hook={kind}_compress_hook)",
+        by_steps if by_hand else _IN_16_BITS.get(way, hook),
     )
 
 
@@ -384,6 +387,31 @@ def unwatched_ranks() -> str:
 
 def unwatched_ranks_refuted() -> str:
     return "Watch all ranks: if none of them is late, the exchange itself takes the time."
+
+
+def unknown_rank() -> str:
+    return "Waiting for a rank that is not known"
+
+
+def unknown_rank_refuted() -> str:
+    return "See when each rank comes to a collective: if all come at once, the exchange itself takes the time."
+
+
+def find_late_rank(*, share: float, world: int, traced: bool) -> Fix:
+    attach = "perfdoctor attach PID   # on each host, at the same time: it sees what each rank does"
+    same_steps = (
+        "torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, active=5))  # the same on all ranks\n"
+        "# PyTorch from 2.3 on writes which process group a collective is of"
+    )
+    return Fix(
+        "Find out which rank comes late",
+        f"All {world} ranks were watched, and in {percent(share)} of the time some wait in collectives that were not "
+        "found in the others' traces, or began before them: which one is late is not known."
+        if traced
+        else f"All {world} ranks were watched, and they wait in collectives for {percent(share)} of the time: the "
+        "exchange itself may be slow, or one of them late each time.",
+        f"{same_steps}\n{attach}" if traced else "perfdoctor attach PID --trace   # shows each collective",
+    )
 
 
 def watch_all(*, share: float, seen: int, world: int) -> Fix:

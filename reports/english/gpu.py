@@ -22,6 +22,15 @@ with torch.autocast('cuda', dtype=torch.float16):
 scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()""",
 }
 
+# By how the ranks share the model.
+_MICRO_BATCHES = {
+    "megatron": "--micro-batch-size 1   # or half of what it is, with --global-batch-size as it is\n"
+    "--num-layers-per-virtual-pipeline-stage 1   # several smaller stages on each rank",
+    "deepspeed": "config['train_micro_batch_size_per_gpu'] //= 2; config['gradient_accumulation_steps'] *= 2",
+    "": "torch.distributed.pipelining.Schedule1F1B(stage, n_microbatches=2 * n_microbatches, loss_fn=criterion)\n"
+    "# ScheduleInterleaved1F1B: several smaller stages on each rank",
+}
+
 
 def computing() -> str:
     return "The model's own arithmetic on the GPU"
@@ -70,6 +79,16 @@ def move_layers(*, stage: int | None) -> Fix:
         "All stages wait for the one with the most work. The last one also computes the head and the loss.",
         "Megatron: --decoder-last-pipeline-num-layers N with fewer layers; torch.distributed.pipelining: split the "
         "model elsewhere.",
+    )
+
+
+def more_micro_batches(*, waiting: float, way: str) -> Fix:
+    return Fix(
+        "Split the batch into more micro-batches",
+        f"Stages of a pipeline wait for each other for {percent(waiting)} of the time: while it fills and drains in "
+        "each step, and where one of them has more work. With twice as many micro-batches of half the size the former "
+        "takes half as long.",
+        _MICRO_BATCHES.get(way, _MICRO_BATCHES[""]),
     )
 
 

@@ -94,6 +94,23 @@ def test_each_way_of_sharing_a_model_gets_its_own_calls(way: str, accumulates: s
     assert not any(fix.title.startswith("Leave the gradients") for fix in slow.fixes)
 
 
+def test_gradients_of_megatron_become_short_by_its_own_option() -> None:
+    found = changes(finding("communication.bandwidth", settings={"parallel": "megatron", "gpus": 2.0}, ranks=2))
+    assert "--grad-reduce-in-bf16" in found
+    assert "compress_hook" not in found
+
+
+@pytest.mark.parametrize(
+    ("world", "title"), [("2", "Find out which"), ("4", "Watch the other"), (None, "Watch the other")]
+)
+def test_other_ranks_are_to_be_watched_only_where_there_are_others(world: str | None, title: str) -> None:
+    settings: dict[str, str | float] = {} if world is None else {"env.WORLD_SIZE": world}
+    for numbers in ({}, {"traced_exposed": 0.4}):
+        found = finding("communication.unattributed_wait", settings=settings, numbers=numbers, ranks=2)
+        assert [fix.title.startswith(title) for fix in found.fixes] == [True]
+        assert ("that was not may be late" in found.fixes[0].why) is (world != "2")
+
+
 def test_a_model_is_shared_within_a_host_where_there_are_several() -> None:
     settings: dict[str, str | float] = {
         "parallel": "fully_shard", "gpus": 8.0, "env.WORLD_SIZE": "16", "env.LOCAL_WORLD_SIZE": "8"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.rank import measure_trace
+from perfdoctor.traces.rank import measure_trace, summarize
 from perfdoctor.traces.reader import read_trace
 from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 
@@ -84,3 +84,24 @@ def test_collectives_exposed_and_hidden(tmp_path: Path) -> None:
     assert found["traced_collectives"] == pytest.approx(1 / whole * 1e6, rel=0.001)
     assert found["traced_hidden"] == pytest.approx(200 / whole, abs=0.001)
     assert found["traced_exposed"] == pytest.approx(200 / whole, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("names", "uses"),
+    [
+        (["DistributedDataParallel.forward"], {"parallel": "ddp"}),
+        (["deepspeed/runtime/engine.py(1800): forward", "torch/nn/parallel/distributed.py(1): forward"],
+         {"parallel": "deepspeed"}),
+        (["megatron/core/distributed/distributed_data_parallel.py(140): forward", "c10d::send"],
+         {"parallel": "megatron", "pipeline": "yes"}),
+        (["/opt/env/lib/python3.11/site-packages/transformers/trainer.py(3700): training_step"],
+         {"loop": "transformers"}),
+        (["mine/trainer.py(3): train", "deepspeed/ops/adam/fused_adam.py(80): step", "c10d::allreduce_"], {}),
+    ],
+)  # fmt: skip
+def test_what_a_job_uses_is_told_by_marks_and_frames(names: list[str], uses: dict[str, str], tmp_path: Path) -> None:
+    made = MadeTrace()
+    kernels(made, [GEMM], 8.0)
+    for name in names:
+        made.span("python_function" if ".py" in name else "cpu_op", name, 10.0, 20.0)
+    assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses == uses

@@ -91,6 +91,19 @@ def test_groups_that_no_file_names_are_told_by_their_streams(marks: bool, number
     assert shares(diagnosis).get("communication.bandwidth", 0.0) < 0.02
 
 
+def test_stages_that_wait_for_each_other_are_told_to_split_their_batches(tmp_path: Path) -> None:
+    job = two_stages(MadeJob(4))
+    title = "Split the batch into more micro-batches"
+    assert not any(fix.title == title for one in job.diagnose(tmp_path / "others").findings for fix in one.fixes)
+    for made in job.traces:
+        made.operator("c10d::send", 1000.0, 1001.0)
+    diagnosis = job.diagnose(tmp_path / "stages")
+    assert diagnosis.verdict.cause == "gpu.compute"
+    fix = next(fix for fix in diagnosis.findings[0].fixes if fix.title == title)
+    assert fix.predicted_speedup == pytest.approx(2.0, abs=0.1)
+    assert "Schedule1F1B" in fix.change
+
+
 def test_a_rank_that_recorded_fewer_collectives_goes_along_with_the_others(tmp_path: Path) -> None:
     job = MadeJob(4, marks=False)
     job.meet(1000.0)

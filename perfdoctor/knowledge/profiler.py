@@ -72,6 +72,10 @@ ALLOCATING = re.compile(
     r"|MemRelease|MemUnmap|MemSetAccess|MemAddressReserve|HostMalloc|HostFree)"
 )
 SYNCHRONIZING = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|synchronizeStream)$")
+# Between these two calls of a thread nothing runs that it launches: it becomes a graph (CUDA programming guide).
+CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
+CAPTURE_ENDS = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
+INSTANTIATING = re.compile(r"^(cuda|hip|cu)GraphInstantiate")
 COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
 TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
 TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")

@@ -200,12 +200,25 @@ class Host:
             ),
             HostActivity.OWN_CODE: self._ranges(on_host & python),
         }
-        found[HostActivity.SETTING_UP] |= self._first_calls.on(thread)
+        found[HostActivity.SETTING_UP] |= self._first_calls.on(thread) | self._capturing(thread)
         if thread is not None:  # what others do meanwhile explains more than the frame that waits for them
             found[HostActivity.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
         taken = Intervals.none()
         for one in HostActivity:
             found[one], taken = found[one] - taken, taken | found[one]
+        return found
+
+    def _capturing(self, thread: int | None) -> Intervals:
+        """The times in which a thread records what it launches as a graph, and makes that ready to run."""
+        calls, on_calls = self.trace.calls, self._on(thread, self.trace.calls.thread)
+        begins, ends = on_calls & self._calls(profiler.CAPTURE_BEGINS), self._calls(profiler.CAPTURE_ENDS)
+        found = self._during(on_calls & self._calls(profiler.INSTANTIATING))
+        for one in np.unique(calls.thread[begins]).tolist():
+            here = calls.thread == one
+            begun, ended = calls.start[begins & here], np.sort(calls.end[ends & here])
+            places = np.searchsorted(ended, begun)
+            whole = places < len(ended)
+            found |= Intervals.union(begun[whole], ended[places[whole]])
         return found
 
     @cached_property

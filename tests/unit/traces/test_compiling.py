@@ -51,6 +51,22 @@ def test_running_compiled_code_is_not_compiling(tmp_path: Path) -> None:
     assert "cpu.startup" not in found
 
 
+@pytest.mark.parametrize(("captures", "cause"), [(1, "cpu.startup"), (10, "cpu.kernel_launch")])
+def test_launches_that_become_a_graph_run_nothing(captures: int, cause: str, tmp_path: Path) -> None:
+    """At the job's start it is set-up; a graph that is captured in each step costs what it should save."""
+    made = loop(600.0, 3000.0)
+    for number in range(captures):
+        start = number * 3600.0
+        made.call("cudaStreamBeginCapture_v10000", start + 10.0, start + 15.0)
+        for launch in range(28):
+            made.operator("aten::mm", start + 20.0 + 100.0 * launch, start + 110.0 + 100.0 * launch)
+            made.call("cudaLaunchKernel", start + 100.0 + 100.0 * launch, start + 104.0 + 100.0 * launch)
+        made.call("cudaStreamEndCapture_v10000", start + 2820.0, start + 2830.0)
+        made.call("cudaGraphInstantiateWithFlags_v11040", start + 2835.0, start + 2900.0)
+    found = shares(made, tmp_path)
+    assert found[cause] == pytest.approx(captures / 10 * 2900 / 3600, abs=0.05)
+
+
 def test_compiling_on_the_cpu_is_not_the_models_arithmetic(tmp_path: Path) -> None:
     made = MadeTrace()
     for number in range(4):

@@ -210,7 +210,7 @@ def _use_ddp(case: Case) -> Iterator[Advice]:
 
 def _watch_all_ranks(case: Case) -> Iterator[Advice]:
     share, seen = case.share(UNOBSERVED_RANK), len(case.trainers)
-    yield advise("communication.watch_all", share=share, seen=seen, world=_world(case))
+    yield advise("late_ranks.watch_all", share=share, seen=seen, world=_world(case))
 
 
 def _all_are_watched(case: Case) -> bool:
@@ -219,7 +219,7 @@ def _all_are_watched(case: Case) -> bool:
 
 def _find_late_rank(case: Case) -> Iterator[Advice]:
     share, traced = case.share(UNOBSERVED_RANK), case.number("traced_exposed") is not None
-    yield advise("communication.find_late_rank", share=share, world=len(case.trainers), traced=traced)
+    yield advise("late_ranks.find_late_rank", share=share, world=len(case.trainers), traced=traced)
 
 
 COMMUNICATION_RULES = (
@@ -254,20 +254,20 @@ COMMUNICATION_RULES = (
     ),
     Rule(
         UNOBSERVED_RANK,
-        say("communication.unknown_rank"),
+        say("late_ranks.unknown_rank"),
         ("traced_exposed", "traced_hidden", "traced_collectives", "traced_behind", "traced_held_up", "received"),
         _find_late_rank,
-        say("communication.unknown_rank_refuted"),
+        say("late_ranks.unknown_rank_refuted"),
         applies=_all_are_watched,
     ),
     Rule(
         UNOBSERVED_RANK,
-        say("communication.unwatched_ranks"),
+        say("late_ranks.unwatched_ranks"),
         (
             "received", "sent", "gpu_busy", "gpu_sm", "gpu_power", "gpu_power_limit", "traced_exposed", "traced_hidden",
             "traced_collectives", "traced_behind", "traced_held_up",
         ),
         _watch_all_ranks,
-        say("communication.unwatched_ranks_refuted"),
+        say("late_ranks.unwatched_ranks_refuted"),
     ),
 )  # fmt: skip

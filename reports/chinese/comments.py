@@ -269,7 +269,6 @@ _RANKS = {
     ),
     "before torch is imported": "在导入 torch 之前",
     "on each host, at the same time; of traces: {}": "在每台主机上同时运行；对于 trace：{}",
-    "on each host, at the same time: it sees what each rank does": "在每台主机上同时运行：可以看到每个 rank 在做什么",
     "the same on all ranks": "所有 rank 都一样",
     "PyTorch from {} on writes which process group a collective is of": (
         "PyTorch 从 {} 起会写出集合通信属于哪个进程组"
@@ -277,6 +276,7 @@ _RANKS = {
     "shows each collective": "可以看到每一次集合通信",
     "without --accumulate-allreduce-grads-in-fp32": "不要同时用 --accumulate-allreduce-grads-in-fp32",
     "or half of what it is, with --global-batch-size as it is": "或减半，--global-batch-size 不变",
+    "of the schedule of torch.distributed.pipelining": "torch.distributed.pipelining 的 schedule 的参数",
     "several smaller stages on each rank": "每个 rank 上放几个更小的阶段",
     "ScheduleInterleaved1F1B: several smaller stages on each rank": (
         "ScheduleInterleaved1F1B：每个 rank 上放几个更小的阶段"

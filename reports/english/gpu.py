@@ -27,7 +27,7 @@ _MICRO_BATCHES = {
     "megatron": "--micro-batch-size 1   # or half of what it is, with --global-batch-size as it is\n"
     "--num-layers-per-virtual-pipeline-stage 1   # several smaller stages on each rank",
     "deepspeed": "config['train_micro_batch_size_per_gpu'] //= 2; config['gradient_accumulation_steps'] *= 2",
-    "": "torch.distributed.pipelining.Schedule1F1B(stage, n_microbatches=2 * n_microbatches, loss_fn=criterion)\n"
+    "": "n_microbatches = 2 * n_microbatches  # of the schedule of torch.distributed.pipelining\n"
     "# ScheduleInterleaved1F1B: several smaller stages on each rank",
 }
 

@@ -38,6 +38,7 @@ _TRACER = re.compile(rb"^TracerPid:\s*(\d+)", re.MULTILINE)
 _FILE_LOCKS = ("flock", "fcntl")
 # Waits that another thread of the process may have to end.
 _FOR_THREADS = ("futex", "futex_waitv")
+_MOST_THREADS = 512  # of a process, whose system calls are read at once: some 10 ms
 
 
 @dataclass
@@ -156,10 +157,10 @@ class WaitsProbe:
         """Nothing was kept open."""
         return ()
 
-    def _call(self, pid: int) -> bytes:
-        """The line of its main thread's system call; empty where it runs, has gone, or may not be looked at."""
+    def _call(self, pid: int, tid: str = "") -> bytes:
+        """The line of a thread's system call, the main one's if none is named; empty where it cannot be told."""
         try:
-            line = (self._root / f"proc/{pid}/syscall").read_bytes()
+            line = (self._root / f"proc/{pid}/{f'task/{tid}/' if tid else ''}syscall").read_bytes()
         except OSError:
             return b""
         return b"" if line.startswith(b"running") else line
@@ -175,10 +176,7 @@ class WaitsProbe:
         known.tracer = tracer
 
     def _read(self, pid: int, line: bytes, now_ns: int) -> _Wait:
-        words = line.split()
-        number = int(words[0])
-        call = "fault" if number < 0 else NAMES.get(number, f"syscall_{number}")
-        arguments = [int(word, 16) for word in words[1:7]] if number >= 0 else []
+        call, arguments = _call_of(line)
         if not arguments:
             return _Wait(call, [], None, "", None)
         descriptors = Descriptors(pid, self._root)
@@ -213,7 +211,7 @@ class WaitsProbe:
         if (child := awaited_child(wait.call, wait.arguments)) is not None:
             return [child]
         if ends_within(wait.call, wait.arguments):
-            return [pid]
+            return [pid] if self._shares_no_lock(pid) else None
         end = None if wait.descriptor is None else other_end(pid, wait.descriptor)
         if end is None:
             return None
@@ -226,6 +224,30 @@ class WaitsProbe:
             if other not in members and other != os.getpid() and serves(end, other, reads=reads):
                 found.append(other)
         return found
+
+    def _shares_no_lock(self, pid: int) -> bool:
+        """Whether no thread waits for a lock that processes share: another one may end that, and so a wait here."""
+        try:
+            tasks = os.listdir(self._root / f"proc/{pid}/task")
+        except OSError:  # it has just ended
+            return False
+        return len(tasks) <= _MOST_THREADS and all(self._awaits_own(pid, tid) for tid in tasks)
+
+    def _awaits_own(self, pid: int, tid: str) -> bool:
+        line = self._call(pid, tid)
+        if not line:
+            return True
+        call, arguments = _call_of(line)
+        return call not in _FOR_THREADS or ends_within(call, arguments)
+
+
+def _call_of(line: bytes) -> tuple[str, list[int]]:
+    """The name and the arguments of a system call, by its line; there are none of a page fault."""
+    words = line.split()
+    number = int(words[0])
+    if number < 0:
+        return "fault", []
+    return NAMES.get(number, f"syscall_{number}"), [int(word, 16) for word in words[1:7]]
 
 
 _WAITS = b"->"

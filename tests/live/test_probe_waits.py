@@ -130,6 +130,16 @@ def test_whose_threads_can_end_a_wait_for_a_lock_is_told(module: str, within: bo
     assert json.loads(seen.others) == ([waiting.pid] if within else None)
 
 
+def test_a_thread_that_waits_for_a_lock_of_processes_may_end_a_wait_too() -> None:
+    code = "import multiprocessing, threading\nshared = multiprocessing.Lock()\nshared.acquire()\n"
+    code += f"threading.Thread(target=shared.acquire, daemon=True).start()\n{READY}"
+    code += "own = threading.Lock()\nown.acquire()\nown.acquire()"
+    with job(sys.executable, "-c", code) as waiting:
+        threads = [int(task.name) for task in Path(f"/proc/{waiting.pid}/task").iterdir()]
+        assert until(lambda: len(threads) == 2 and all(in_call(thread, "futex") for thread in threads))
+        assert json.loads(wait_of(looked_into(waiting.pid)).others) is None
+
+
 def test_a_wait_is_looked_into_once() -> None:
     with job(sys.executable, "-c", READY + "time.sleep(300)") as waiting:
         assert until(lambda: in_call(waiting.pid, "clock_nanosleep"))

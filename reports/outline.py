@@ -223,7 +223,9 @@ def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
         first = None if _is_unequal(verdict) else _first_change(diagnosis)
         faster = lower_first(cards[first[0]].changes[first[1]].headline) if first else ""
         return label("headline_healthy", claim=said, share=share, title=title, gain=gain, faster=faster)
-    return label("headline", claim=said, share=share, gain=gain)
+    # An evaluation that is left out reads no batches either, and a loop's operations have a backward pass.
+    beyond = 1 - 1 / verdict.predicted_speedup > verdict.share + SMALL_SHARE
+    return label("headline", claim=said, share=share, gain=gain, beyond=beyond)
 
 
 def _first_change(diagnosis: Diagnosis) -> tuple[int, int] | None:

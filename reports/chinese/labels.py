@@ -79,8 +79,9 @@ def bottleneck(*, resource: str, title: str) -> str:
     return f"{_RESOURCES[resource]}瓶颈：{title}"
 
 
-def headline(*, claim: str, share: str, gain: str) -> str:
-    return f"{claim}，占 {share} 的时间" + (f"，修复后{gain}" if gain else "")
+def headline(*, claim: str, share: str, gain: str, beyond: bool) -> str:
+    how = "做第一项修改后（它还省下别的时间）" if beyond else "修复后"
+    return f"{claim}，占 {share} 的时间" + (f"，{how}{gain}" if gain else "")
 
 
 def headline_healthy(*, claim: str, share: str, title: str, gain: str, faster: str) -> str:

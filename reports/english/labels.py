@@ -78,8 +78,9 @@ def bottleneck(*, resource: str, title: str) -> str:
     return f"{_RESOURCES[resource]} bottleneck: {title}"
 
 
-def headline(*, claim: str, share: str, gain: str) -> str:
-    return f"{claim}, {share} of the time" + (f", {gain} if fixed" if gain else "")
+def headline(*, claim: str, share: str, gain: str, beyond: bool) -> str:
+    how = "with the first change, which frees other time as well" if beyond else "if fixed"
+    return f"{claim}, {share} of the time" + (f", {gain} {how}" if gain else "")
 
 
 def headline_healthy(*, claim: str, share: str, title: str, gain: str, faster: str) -> str:

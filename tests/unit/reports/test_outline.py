@@ -112,9 +112,22 @@ def told(least: float, most: float) -> str:
 
 
 def test_a_headline_tells_the_gain_with_its_range() -> None:
-    assert told(8.2, 13.1) == "8.2 to 13 times as fast if fixed"
+    assert told(1.6, 2.1) == "1.6 to 2.1 times as fast if fixed"
     assert told(1.0, 2.5) == "up to 2.5 times as fast if fixed"
     assert told(2.5, 2.5) == "2.5 times as fast if fixed"
+
+
+@pytest.mark.parametrize(("speedup", "beyond"), [(1.3, False), (1.7, True)])
+def test_a_headline_says_that_a_change_frees_more_than_its_cause(speedup: float, beyond: bool) -> None:
+    base = diagnoses.input_bound()
+    fix = Fix("Do it", "It helps.", "do()", predicted_speedup=speedup, speedup_range=(1.0, speedup))
+    finding = replace(base.findings[0], fixes=(fix,), share=0.24, predicted_speedup=speedup)
+    verdict = replace(base.verdict, share=0.24, predicted_speedup=speedup)
+    headline = outline(replace(base, verdict=verdict, findings=(finding,))).headline
+    assert (
+        "24% of the time, up to 1.7 times as fast with the first change, which frees other time" in headline
+    ) is beyond
+    assert ("if fixed" in headline) is not beyond
 
 
 def test_what_equal_ranks_would_bring_is_no_range() -> None:

@@ -20,6 +20,7 @@ from perfdoctor.knowledge.threads import AUTOGRAD, ON_SETS
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, at_one_place, keeps_connections, places, sleeps, wakes
+from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadSeries
 
@@ -85,12 +86,12 @@ def may_loop(job: JobTimeline, standing: Standing, span: Span) -> bool:
     """Whether a process computes at one place of its own code, takes in nothing and keeps nothing.
 
     A call of a library that takes long is no such thing: the innermost frame is the job's own, and what runs is mostly
-    the interpreter.
+    the interpreter. Nor is a training loop, however much of each step one of its lines takes.
     """
     pid = standing.process.pid
     if not standing.stack or not is_own(standing.stack[-1]) or is_import(standing.stack):
         return False
-    if standing.location.phase != "other" or standing.location.detail == "compile":
+    if standing.location.phase != "other" or standing.location.detail == "compile" or _trains(job, pid, span):
         return False
     rss = job.counters.get(f"pid:{pid}", "rss_bytes")
     grown = 0.0 if rss is None else rss.growth(*span)
@@ -99,6 +100,17 @@ def may_loop(job: JobTimeline, standing: Standing, span: Span) -> bool:
         and _of_others(job, pid, span) < thresholds.MOVING_CPU
         and grown < thresholds.MOVING_MEMORY
         and _in_interpreter(job, pid, span)
+    )
+
+
+def _trains(job: JobTimeline, pid: int, span: Span) -> bool:
+    """Whether its main thread was in a part of a step at any moment of a span."""
+    series = job.stacks.of_main(pid)
+    entries = () if series is None else series.entries()
+    return any(
+        span[0] <= start < span[1] and job.stacks.locations[number].phase in TRAINING_PHASES
+        for start, _, number in entries
+        if number >= 0
     )
 
 

@@ -135,6 +135,14 @@ def test_a_loop_at_one_place_of_its_own_may_be_endless() -> None:
     assert found(rank(0, (MAIN, OWN, jobs.MODULE), world=1, states="R", run=1.0)) is None
 
 
+def test_a_line_that_takes_most_of_each_step_is_no_endless_loop() -> None:
+    """``gc.collect()`` in the loop of a script: its frames are those of the loop, wherever that is."""
+    backward = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 829)
+    for steps, is_stuck in ((0, True), (1, False)):
+        stacks = [(MAIN, TRAIN)] * 19 + [(MAIN, TRAIN, backward)] * steps
+        assert (found(rank(0, *stacks, world=1, states="R", run=1.0)) is not None) is is_stuck
+
+
 def test_a_job_that_was_watched_briefly_is_not_called_stuck() -> None:
     brief = [ThreadSeen(jobs.START, 10, 10, "python")]
     brief += [ThreadSample(jobs.at(tick / 50), 10, "S", "futex", "", 0, 0, 0, 0, 0, 0) for tick in range(200)]

@@ -527,7 +527,7 @@ DUMP_OPEN_S = Threshold(
 )
 SAME_PLACE = Threshold(0.95, "of the stacks", "measured: of stacks that change while py-spy reads them up to 3 % fail")
 LOOPS_IN_PYTHON = Threshold(
-    0.5, "of the code samples", "judgement: with less, a long call of a library is under way, which ends by itself"
+    0.8, "of the code samples", "judgement: with less it calls libraries: a long call ends, and torch's calls are steps"
 )
 CONFIDENCE_ENDLESS = Threshold(0.95, "probability", "judgement: what holds the job up cannot end by itself")
 CONFIDENCE_NO_END_SEEN = Threshold(

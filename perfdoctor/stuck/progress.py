@@ -86,9 +86,11 @@ def may_loop(job: JobTimeline, standing: Standing, span: Span) -> bool:
     """Whether a process computes at one place of its own code, takes in nothing and keeps nothing.
 
     A call of a library that takes long is no such thing: the innermost frame is the job's own, and what runs is mostly
-    the interpreter. Nor is a training loop, however much of each step one of its lines takes.
+    the interpreter. Nor is a training loop, however much of each step one of its lines takes, nor one that sleeps.
     """
     pid = standing.process.pid
+    if standing.runnable < thresholds.MOSTLY:
+        return False
     if not standing.stack or not is_own(standing.stack[-1]) or is_import(standing.stack):
         return False
     if standing.location.phase != "other" or standing.location.detail == "compile" or _trains(job, pid, span):

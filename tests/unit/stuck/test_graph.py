@@ -135,6 +135,22 @@ def test_a_loop_at_one_place_of_its_own_may_be_endless() -> None:
     assert found(rank(0, (MAIN, OWN, jobs.MODULE), world=1, states="R", run=1.0)) is None
 
 
+def test_who_sleeps_between_short_steps_is_in_no_endless_loop() -> None:
+    """A window of a watch for days has few stacks, and none in a step of a millisecond."""
+    sleeping = rank(0, (MAIN, TRAIN), world=1, states="SSSSSSSSSR", call="clock_nanosleep", run=0.1, switches=90.0)
+    assert found(sleeping) is None
+    assert named(found(rank(0, (MAIN, TRAIN), world=1, states="R", run=0.9))) == (kinds.LOOP, None)
+
+
+@pytest.mark.parametrize(("torch", "is_stuck"), [(30, True), (300, False)])
+def test_a_loop_that_calls_torch_all_the_time_is_not_endless(torch: int, is_stuck: bool) -> None:
+    """Evolution strategies compute without a module and without a backward pass."""
+    code = [*jobs.code(10, "libpython3.11.so.1.0", "_PyEval_EvalFrameDefault", 600)]
+    code += jobs.code(10, "libtorch_cpu.so", "_ZN3c1010TensorImplD1Ev", torch)
+    looping = rank(0, (MAIN, TRAIN), world=1, states="R", run=1.0)
+    assert (found(looping, code) is not None) is is_stuck
+
+
 def test_a_line_that_takes_most_of_each_step_is_no_endless_loop() -> None:
     """``gc.collect()`` in the loop of a script: its frames are those of the loop, wherever that is."""
     backward = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 829)

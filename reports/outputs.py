@@ -303,7 +303,7 @@ def next_move(diagnosis: Diagnosis) -> str:
     if diagnosis.job.get("stopped") == "job ended":
         return label("job_has_ended")
     missing = diagnosis.verdict.missing
-    if missing is not None and missing.why is Why.STILL:
+    if missing is not None and missing.why is Why.STILL and missing.pid is not None:
         return label("dump_stacks", pid=missing.pid)
     if diagnosis.job.get("trainers") == 0:
         return label("attach_to_training")

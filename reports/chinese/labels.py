@@ -320,7 +320,7 @@ def job_has_ended() -> str:
     return "作业已经结束。请 attach 到正在训练的作业。"
 
 
-def dump_stacks(*, pid: int | None) -> str:
+def dump_stacks(*, pid: int) -> str:
     return f"`py-spy dump --pid {pid}` 可以显示它的所有线程在做什么。等作业开始训练后再 attach。"
 
 

@@ -324,7 +324,7 @@ def job_has_ended() -> str:
     return "The job has ended. Attach to one that trains."
 
 
-def dump_stacks(*, pid: int | None) -> str:
+def dump_stacks(*, pid: int) -> str:
     return f"`py-spy dump --pid {pid}` shows what all of its threads do. Attach again once the job trains."
 
 

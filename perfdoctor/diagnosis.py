@@ -310,6 +310,11 @@ class Diagnosis:
     crowd: Crowd | None = None
     stuck: Stuck | None = None
 
+    @property
+    def verdict_finding(self) -> Finding | None:
+        """The finding of the cause that the verdict names; None where there is none."""
+        return next((finding for finding in self.findings if finding.cause == self.verdict.cause), None)
+
     def to_frame(self, part: Part = "findings") -> pd.DataFrame:
         """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.
 

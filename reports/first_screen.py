@@ -85,10 +85,10 @@ def _goes(diagnosis: Diagnosis) -> str:
     cause = diagnosis.verdict.cause
     if cause is None or CAUSES[cause].healthy:
         return ""
-    first = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
-    if first is None or not first.title:
+    found = diagnosis.verdict_finding
+    if found is None or not found.title:
         return cause_goes(cause)
-    return str(page_words().WORDS["goes_into"].format(title=finding_title(first)))
+    return str(page_words().WORDS["goes_into"].format(title=finding_title(found)))
 
 
 def subject(job: Mapping[str, Any]) -> str:

@@ -166,7 +166,7 @@ def _claim(diagnosis: Diagnosis) -> str:
 
 def _verdict_title(diagnosis: Diagnosis, cause: str) -> str:
     """What the cause of a verdict is, as its finding says it."""
-    found = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
+    found = diagnosis.verdict_finding
     return cause_title(cause) if found is None else finding_title(found)
 
 
@@ -207,7 +207,7 @@ def _gain(diagnosis: Diagnosis) -> str:
         return ""
     if CAUSES[verdict.cause].healthy:
         return gain_between(verdict.predicted_speedup, verdict.predicted_speedup)
-    found = next((finding for finding in diagnosis.findings if finding.cause == verdict.cause), None)
+    found = diagnosis.verdict_finding
     return gain_of(found) if found else gain_between(1.0, verdict.predicted_speedup)
 
 

@@ -79,19 +79,17 @@ def with_device(counts: Mapping[str, float], *, asks_time: bool = True) -> Count
         counts: samples by kind of code.
         asks_time: the driver's waits do; they were seen to, at least once in some phase.
     """
-    counts = Counter(counts)
-    driver = sum(counts.pop(kind, 0) for kind in DRIVERS)
-    launching = min(driver, thresholds.DRIVER_PER_DISPATCH * counts["dispatch"])
-    called = counts["dispatch"] + launching
-    calling = min(counts["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
-    beyond = counts["clock"] + driver - launching
-    waits = min(beyond, counts["clock"] / thresholds.CLOCK_IN_WAITS) if asks_time else beyond
     split = Counter(counts)
+    driver = sum(split.pop(kind, 0) for kind in DRIVERS)
+    clock, dispatch = split.pop("clock", 0), split.pop("dispatch", 0)
+    launching = min(driver, thresholds.DRIVER_PER_DISPATCH * dispatch)
+    called = dispatch + launching
+    calling = min(split["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
+    beyond = clock + driver - launching
+    waits = min(beyond, clock / thresholds.CLOCK_IN_WAITS) if asks_time else beyond
     split[WAITS], split[DRIVES] = waits, beyond - waits  # type: ignore[assignment]
     split[LAUNCHES] = called + calling  # type: ignore[assignment]
     split["interpreter"] -= calling  # type: ignore[assignment]
-    for kind in ("clock", "dispatch"):
-        del split[kind]
     return split
 
 

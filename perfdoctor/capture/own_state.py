@@ -42,8 +42,10 @@ def find_stateful(tree: ast.Module) -> list[StatefulStatement]:
     found: set[StatefulStatement] = set()
     for loop in (node for node in ast.walk(tree) if isinstance(node, _Loop)):
         inside = [*_within(loop)]
-        made = {ast.unparse(target) for node in inside for target in _bound(node)}
-        changed = {path for node in inside if (path := _changed(node)) and _root(path) not in imported} - made
+        made = {ast.unparse(node) for node in inside if _gets_a_value(node)}
+        changed = {
+            path for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
+        } - made
         for node in inside:
             if isinstance(node, _Assignment) and node.value is not None and _names(node.value) & changed:
                 found.add(StatefulStatement(node.lineno, node.end_lineno or node.lineno))
@@ -63,10 +65,9 @@ def _imported(node: ast.AST) -> Iterator[str]:
         yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
 
 
-def _bound(node: ast.AST) -> Iterator[ast.expr]:
-    """Names and attributes that get another value."""
-    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-        yield node
+def _gets_a_value(node: ast.AST) -> bool:
+    """Whether it is a name or an attribute that gets another value."""
+    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
 
 
 def _changed(node: ast.AST) -> str:
@@ -85,10 +86,6 @@ def _path(node: ast.expr) -> str:
     while isinstance(below, ast.Attribute):
         below = below.value
     return ast.unparse(node) if isinstance(below, ast.Name) else ""
-
-
-def _root(path: str) -> str:
-    return path.partition(".")[0]
 
 
 def _names(value: ast.expr) -> set[str]:

@@ -87,7 +87,7 @@ def _keep_memory(case: Case) -> Iterator[Advice]:
 
 def _give_equal_work(case: Case) -> Iterator[Advice]:
     """The same work for all ranks, where they wait for those that have more of it: for one, or by turns."""
-    if not _is_unequal(case):
+    if not is_unequal(case):
         return
     waits = Amounts.summed(trainer.waited_for for trainer in case.trainers)
     rank = next((rank for rank, waited in waits.items() if waited >= thresholds.STRAGGLER * waits.total), None)
@@ -115,7 +115,7 @@ def _uses_pool(case: Case, threads: int) -> bool:
     return main is not None and cores is not None and cores >= thresholds.POOL_AT_WORK * threads * main
 
 
-def _is_unequal(case: Case) -> bool:
+def is_unequal(case: Case) -> bool:
     """Whether ranks wait for those that have more to do: the work is to be spread before it is to be cheaper."""
     return imbalance(case.late) >= thresholds.MIN_SHARE
 
@@ -135,7 +135,7 @@ ARITHMETIC_RULES = (
     replace(
         _COMPUTING,
         refuted_by=say("arithmetic.unequal_refuted"),
-        applies=_is_unequal,
+        applies=is_unequal,
         clauses=_how_long_they_wait,
     ),
     _COMPUTING,

@@ -13,7 +13,7 @@ from perfdoctor.causes import (
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.messages import say
-from perfdoctor.rules.arithmetic import detach_unused, freeze_rest, pad_less
+from perfdoctor.rules.arithmetic import detach_unused, freeze_rest, is_unequal, pad_less
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
 from perfdoctor.rules.rule import Rule
@@ -39,9 +39,9 @@ def _compute_less(case: Case) -> Iterator[Advice]:
 
 def _fill_the_pipeline(case: Case) -> Iterator[Advice]:
     """For ranks that pass on what they compute, and wait for those that compute."""
-    waiting = imbalance(case.late)
-    if case.settings.get("pipeline") == "yes" and waiting >= thresholds.MIN_SHARE:
-        yield advise("gpu.more_micro_batches", waiting=waiting, way=str(case.settings.get("parallel", "")))
+    if case.settings.get("pipeline") == "yes" and is_unequal(case):
+        way = str(case.settings.get("parallel", ""))
+        yield advise("gpu.more_micro_batches", waiting=imbalance(case.late), way=way)
 
 
 def _use_float16(case: Case) -> Iterator[Advice]:

@@ -19,7 +19,16 @@ from perfdoctor.knowledge.halts import GETS_DATA, TO_STORAGE
 from perfdoctor.knowledge.threads import AUTOGRAD, ON_SETS
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
-from perfdoctor.stuck.standing import Span, Standing, at_one_place, keeps_connections, places, sleeps, wakes
+from perfdoctor.stuck.standing import (
+    Span,
+    Standing,
+    at_one_place,
+    keeps_connections,
+    places,
+    sleeps,
+    stacks_during,
+    wakes,
+)
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadSeries
@@ -107,13 +116,7 @@ def may_loop(job: JobTimeline, standing: Standing, span: Span) -> bool:
 
 def _trains(job: JobTimeline, pid: int, span: Span) -> bool:
     """Whether its main thread was in a part of a step at any moment of a span."""
-    series = job.stacks.of_main(pid)
-    entries = () if series is None else series.entries()
-    return any(
-        span[0] <= start < span[1] and job.stacks.locations[number].phase in TRAINING_PHASES
-        for start, _, number in entries
-        if number >= 0
-    )
+    return any(job.stacks.locations[number].phase in TRAINING_PHASES for number, _ in stacks_during(job, pid, span))
 
 
 def _of_others(job: JobTimeline, pid: int, span: Span, *, but: str = "\0") -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,11 +114,17 @@ def place(stack: tuple[Frame, ...]) -> Place:
 def places(job: JobTimeline, pid: int, span: Span) -> Amounts[Place]:
     """For how long a main thread was seen at each place in a span, in ns."""
     found: Amounts[Place] = Amounts()
+    for number, lasted in stacks_during(job, pid, span):
+        found[place(job.stacks.frames[number])] += lasted
+    return found
+
+
+def stacks_during(job: JobTimeline, pid: int, span: Span) -> Iterator[tuple[int, int]]:
+    """The stacks in which a main thread was seen from a moment of a span on, and for how long each, in ns."""
     if (series := job.stacks.of_main(pid)) is not None:
         for start, lasted, number in series.entries():
             if span[0] <= start < span[1]:
-                found[place(job.stacks.frames[number])] += lasted
-    return found
+                yield number, lasted
 
 
 def at_one_place(found: Amounts[Place]) -> bool:
@@ -152,7 +159,6 @@ def keeps_connections(thread: ThreadSeries) -> bool:
 
 def _tracks(job: JobTimeline, thread: ThreadSeries) -> bool:
     """Whether a thread runs nothing but code that logs."""
-    ident = job.gil.ident(thread.tid)
-    series = next((one for one in job.stacks.of_others(thread.pid) if one.ident == ident), None)
+    series = job.stacks.of_other(thread.pid, job.gil.ident(thread.tid))
     seen = [] if series is None else [number for number in series.stacks.tolist() if number >= 0]
     return bool(seen) and all(job.stacks.locations[number].phase == "logging" for number in seen)

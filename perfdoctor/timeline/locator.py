@@ -105,8 +105,7 @@ class Locator:
 
     def line_of(self, thread: ThreadSeries, time_ns: int) -> str:
         """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen."""
-        ident = self._gil.ident(thread.tid)
-        series = next((one for one in self._stacks.of_others(thread.pid) if one.ident == ident), None)
+        series = self._stacks.of_other(thread.pid, self._gil.ident(thread.tid))
         if series is None:
             return ""
         for _, number in series.near(time_ns):

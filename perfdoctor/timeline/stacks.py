@@ -240,6 +240,10 @@ class Stacks:
         """The stacks of a process's other Python threads."""
         return [one for one in self.series if one.pid == pid and not one.is_main]
 
+    def of_other(self, pid: int, ident: int | None) -> StackSeries | None:
+        """Those of one of them, by Python's identifier; None if none were seen, or it is not known."""
+        return next((one for one in self.of_others(pid) if one.ident == ident), None)
+
     def _number(self, stack: SeenStack[Frame]) -> int:
         if stack not in self._seen:
             own = _own_part(stack.frames)

@@ -80,6 +80,7 @@ HANGS = (
     Planted("other_group", "collective_mismatch", rank=None),
     Planted("gone_rank", "missing_rank"),
     Planted("missing_rank", "missing_rank", ranks=3, rank=2),
+    Planted("unserved_store", "rendezvous", rank=None),
 )
 SLOW = (
     Planted("long_steps", "", ranks=1),

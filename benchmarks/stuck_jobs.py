@@ -633,8 +633,10 @@ answering = ExitStack()
 def train(name: str) -> None:
     """One rank: some steps together, then what was planted."""
     torch.set_num_threads(1)
-    if name == "missing_rank":
+    if name in ("missing_rank", "unserved_store"):
         ready()
+    if name == "unserved_store":  # as where torchrun starts a script that starts its ranks itself
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     if WORLD > 1:
         dist.init_process_group("gloo")
     if name == "other_group":

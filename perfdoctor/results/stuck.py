@@ -31,9 +31,10 @@ UNWATCHED_RANK = "unwatched_rank"
 RANK_ELSEWHERE = "rank_elsewhere"
 GPU_WAIT = "gpu_wait"
 NETWORK = "network"
+RENDEZVOUS = "rendezvous"
 KINDS = (
     STOPPED, DEBUGGER, TERMINAL, EXCEPTION, EXIT, LOCK, FILE_LOCK, GIL, PIPE, SOCKET, STORAGE, CHILD, SLEEP, LOOP,
-    UNKNOWN, MISMATCH, MISSING_RANK, UNWATCHED_RANK, RANK_ELSEWHERE, GPU_WAIT, NETWORK,
+    UNKNOWN, MISMATCH, MISSING_RANK, UNWATCHED_RANK, RANK_ELSEWHERE, GPU_WAIT, NETWORK, RENDEZVOUS,
 )  # fmt: skip
 
 
@@ -42,8 +43,8 @@ class Halt:
     """Where one process of the job has stopped moving.
 
     Attributes:
-        kind: what its main thread sits in: one of ``KINDS``, or ``collective``, ``rendezvous``, ``loader`` of those
-            that wait for others of the job.
+        kind: what its main thread sits in: one of ``KINDS``, or ``collective``, ``loader`` of those that wait for
+            others of the job.
         pid: the process; 0 where only a dump of torch's Flight Recorder shows it.
         rank: of the trainer that it is, or belongs to; None where it belongs to none.
         own: it is the trainer itself, and no worker or child of it.

@@ -23,7 +23,7 @@ from perfdoctor.timeline.job import JobTimeline
 
 _MAY_END = (
     kinds.SLEEP, kinds.LOOP, kinds.NETWORK, kinds.UNKNOWN, kinds.SOCKET, kinds.CHILD, kinds.UNWATCHED_RANK,
-    kinds.GPU_WAIT,
+    kinds.GPU_WAIT, kinds.RENDEZVOUS,
 )  # fmt: skip
 # What dumps say where all ranks are in calls, but not in those that go together.
 _OTHER_CALLS = (kinds.MISMATCH, kinds.RANK_ELSEWHERE)
@@ -123,6 +123,8 @@ class _Following:
             others = tuple(rank for rank, call in calls.items() if call[0 if by_name else 1] != usual)
             odd = others if others and 2 * count > len(calls) else tuple(calls)
             return self._mismatch(by_rank, odd)
+        if all(halt.kind == kinds.RENDEZVOUS for halt in halts):
+            return self._verdict(kinds.RENDEZVOUS, (), halts[:1], halts[1:])
         if len(by_rank) > 1:
             return self._verdict(kinds.NETWORK, (), halts[:1], halts[1:])
         return self._verdict(kinds.UNKNOWN, (), halts, (), ends=halts)

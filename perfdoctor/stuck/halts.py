@@ -15,9 +15,9 @@ from perfdoctor.knowledge.halts import (
     DEBUGGERS,
     EXITS,
     IN_COLLECTIVES,
-    RENDEZVOUS,
     STORE_THREAD,
     TERMINALS,
+    awaits_ranks_to_come,
 )
 from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS
 from perfdoctor.recording.schema import TRACED_BY
@@ -29,8 +29,8 @@ from perfdoctor.timeline.code_location import own_line
 from perfdoctor.timeline.job import JobTimeline
 
 # Of what waits for others of the job; whom it waits for is asked next.
-COLLECTIVE, RENDEZVOUS_OF_RANKS, LOADER = "collective", "rendezvous", "loader"
-FOR_RANKS = (COLLECTIVE, RENDEZVOUS_OF_RANKS, kinds.GPU_WAIT)
+COLLECTIVE, LOADER = "collective", "loader"
+FOR_RANKS = (COLLECTIVE, kinds.RENDEZVOUS, kinds.GPU_WAIT)
 # What an exception's handler, or the interpreter's exit, does not tell more of.
 _TOLD = (*FOR_RANKS, LOADER, kinds.STOPPED, kinds.DEBUGGER)
 # What only somebody outside of the job can end: whoever has stopped it, debugs it, or is to type.
@@ -108,12 +108,6 @@ def _tracer(job: JobTimeline, pid: int) -> str:
     return f"{name} ({number})" if found else ""
 
 
-def _below_own(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """What the innermost code of the job's own has called; torch's ``record`` stands above all of a script's code."""
-    last = max((number for number, frame in enumerate(stack) if is_own(frame)), default=-1)
-    return stack[last + 1 :]
-
-
 def _is_exiting(stack: tuple[Frame, ...]) -> bool:
     """Whether the interpreter is about to end: it waits for threads, or calls what was to be called at exit."""
     if not stack:
@@ -136,8 +130,8 @@ def _debugged(_: JobTimeline, standing: Standing, __: Span) -> str:
 
 def _in_collective(job: JobTimeline, standing: Standing, _: Span) -> str:
     """In a call of torch.distributed, or where DistributedDataParallel waits: in a backward pass without a call."""
-    if any(row.matches(frame) for row in RENDEZVOUS for frame in _below_own(standing.stack)):
-        return RENDEZVOUS_OF_RANKS
+    if awaits_ranks_to_come(standing.stack):
+        return kinds.RENDEZVOUS
     if standing.location.detail == "collective":
         return COLLECTIVE
     leaf_is_own = bool(standing.stack) and is_own(standing.stack[-1])
@@ -155,7 +149,7 @@ def _in_store(job: JobTimeline, standing: Standing, _: Span) -> str:
     others = json.loads(standing.wait.others) if standing.wait is not None else None
     threads = (thread for pid in others or () for thread in job.threads.of(pid))
     on_socket = standing.target.startswith("socket:tcp")
-    return RENDEZVOUS_OF_RANKS if on_socket and any(one.name.startswith(STORE_THREAD) for one in threads) else ""
+    return kinds.RENDEZVOUS if on_socket and any(one.name.startswith(STORE_THREAD) for one in threads) else ""
 
 
 def _for_batch(_: JobTimeline, standing: Standing, __: Span) -> str:

@@ -27,6 +27,7 @@ from perfdoctor.stuck.standing import (
     places,
     sleeps,
     stacks_during,
+    waits_for_ranks,
     wakes,
 )
 from perfdoctor.timeline.code_location import TRAINING_PHASES
@@ -200,7 +201,7 @@ def _has_started_any(job: JobTimeline, pid: int, span: Span) -> bool:
 def _gets_data(job: JobTimeline, standing: Standing, span: Span) -> bool:
     """Whether a main thread that waits for data without a time limit woke up: then there was some."""
     on_sockets = standing.call in ON_SETS and standing.target in _SOCKETS
-    waits = (standing.call in GETS_DATA or on_sockets) and standing.location.detail != "collective"
+    waits = (standing.call in GETS_DATA or on_sockets) and not waits_for_ranks(standing)
     return waits and bool(standing.wakes)
 
 
@@ -213,9 +214,10 @@ def _woke_for_data(thread: ThreadSeries, span: Span) -> bool:
 def _sleeps_for_moments(job: JobTimeline, standing: Standing, span: Span) -> bool:
     """Whether a main thread sleeps by its own wish, and will go on by itself before long.
 
-    One that has slept often at the same place looks in vain for something that does not come.
+    One that has slept often at the same place looks in vain for something that does not come, and torch sleeps
+    between two attempts to reach the other ranks.
     """
-    if not sleeps(standing):
+    if not sleeps(standing) or waits_for_ranks(standing):
         return False
     ends_ns = None if standing.wait is None else standing.wait.ends_ns
     if ends_ns is not None and ends_ns - span[1] > thresholds.SHORT_SLEEP_S * NS_PER_S:

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.knowledge.halts import awaits_ranks_to_come
 from perfdoctor.knowledge.threads import COLLECTIVES, FOR_THREADS, SLEEPS
 from perfdoctor.recording.schema import WaitSeen
 from perfdoctor.timeline.amounts import Amounts
@@ -100,6 +101,11 @@ def sleeps(standing: Standing) -> bool:
     """Whether a main thread sleeps for a time of its own choice."""
     chosen = standing.call in SLEEPS or (standing.wait is not None and standing.wait.ends_ns is not None)
     return chosen and standing.state == "S"
+
+
+def waits_for_ranks(standing: Standing) -> bool:
+    """Whether a main thread is in a call of torch.distributed in which ranks wait for each other."""
+    return standing.location.detail == "collective" or awaits_ranks_to_come(standing.stack)
 
 
 def place(stack: tuple[Frame, ...]) -> Place:

@@ -1,8 +1,8 @@
 """Which thread of a process trains, and from when to when: before and after that, its job does other things.
 
-It is the first thread, or another, as Ray Train has it. A job imports, builds its model and reads its lists before it
-trains, and takes itself apart afterwards. Whoever watches meanwhile sees Python, the garbage collector and the disk,
-and none of it is in a training step.
+It is the first thread, or another, as Ray Train has it. A job imports, waits for its other ranks to come, builds its
+model and reads its lists before it trains, and takes itself apart afterwards. Whoever watches meanwhile sees Python,
+the garbage collector and the disk, and none of it is in a training step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_import
+from perfdoctor.knowledge.halts import awaits_ranks_to_come
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import PythonThread, ThreadSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES, CodeLocation
@@ -89,17 +90,25 @@ def training_span(
     training = [
         (at, at + lasted)
         for at, lasted, number in entries
-        if locations[number].phase in _OF_TRAINING and not is_import(stacks[number])
+        if locations[number].phase in _OF_TRAINING and not _comes_before(stacks[number])
     ]
     is_young = start - started_ns < thresholds.YOUNG_S * NS_PER_S
     if not training:
-        return (
-            (end, end) if is_young and entries and any(is_import(stacks[number]) for _, _, number in entries) else span
-        )
+        before = any(is_young and _comes_before(stacks[number]) for _, _, number in entries)
+        return (end, end) if before or _meets_at_first(entries, stacks) else span
     first, last = training[0][0], training[-1][1]
     # What was seen of the start, not what is seen at all: sampling stacks begins a little later than the watching.
-    if is_young and first - entries[0][0] > STACK_REACH_NS:
+    if (is_young or _meets_at_first(entries, stacks)) and first - entries[0][0] > STACK_REACH_NS:
         start = first
     if ended and end - last > STACK_REACH_NS:
         end = last
     return start, end
+
+
+def _comes_before(stack: Sequence[Frame]) -> bool:
+    return is_import(stack) or awaits_ranks_to_come(stack)
+
+
+def _meets_at_first(entries: Sequence[tuple[int, int, int]], stacks: Sequence[tuple[Frame, ...]]) -> bool:
+    """Whether the first that was seen is the wait for other ranks, which may be a long one: then nothing has begun."""
+    return bool(entries) and awaits_ranks_to_come(stacks[entries[0][2]])

@@ -27,6 +27,7 @@ TITLES = {
     "rank_elsewhere": "有 rank 没有来到集合通信",
     "gpu_wait": "所有 rank 都在等各自的 GPU",
     "network": "集合通信一直没有完成",
+    "rendezvous": "各 rank 找不到彼此",
 }
 NEXT = {
     "stopped": "让被暂停的进程继续运行：`kill -CONT {pids}`。",
@@ -56,6 +57,9 @@ NEXT = {
     "gpu_wait": "如果作业启动时允许转储集合通信（`TORCH_FR_BUFFER_SIZE`、`TORCH_NCCL_DEBUG_INFO_PIPE_FILE`），"
     "就加上 `--flight-recorder` 再观测一次：转储会说明是哪一次集合通信，以及谁不在其中。",
     "network": "检查 rank 之间的网络：网卡（GLOO_SOCKET_IFNAME、NCCL_SOCKET_IFNAME）、防火墙、MTU。",
+    "rendezvous": "确认各 rank 的 MASTER_ADDR 和 MASTER_PORT 相同、RANK 各不相同，启动的数量与 WORLD_SIZE 一致："
+    "如果脚本自己会启动各 rank，再用 torchrun 启动它，就会启动两遍。跨主机时再检查网卡（GLOO_SOCKET_IFNAME、"
+    "NCCL_SOCKET_IFNAME）和防火墙。",
 }
 REFUTED = {
     "loop": "不久之后它有读写，或者进入别的函数：那么它只是慢，而不是卡住。",
@@ -97,6 +101,8 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         )
     if kind == "network":
         return f"作业{is_stuck}：{_waits((*chain, *waiting))}，但一直没有完成。"
+    if kind == "rendezvous":
+        return f"作业{is_stuck}：{_waits((*chain, *waiting))}，但一直没有找到彼此。"
     chained = "；".join(f"{_who(halts, several=several)}{_sits(in_common(halts))}" for halts in alike(chain))
     text = f"作业{is_stuck}：{chained}。"
     return f"{text}{_waits(waiting)}。" if waiting else text

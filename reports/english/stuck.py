@@ -27,6 +27,7 @@ TITLES = {
     "rank_elsewhere": "a rank does not come to a collective",
     "gpu_wait": "all ranks wait for their GPUs",
     "network": "a collective does not come to an end",
+    "rendezvous": "ranks do not find each other",
 }
 NEXT = {
     "stopped": "Resume what was stopped: `kill -CONT {pids}`.",
@@ -60,6 +61,9 @@ NEXT = {
     "not in it.",
     "network": "Look at the network between the ranks: interface (GLOO_SOCKET_IFNAME, "
     "NCCL_SOCKET_IFNAME), firewall, MTU.",
+    "rendezvous": "See that all ranks have the same MASTER_ADDR and MASTER_PORT, each its own RANK, and that as many "
+    "are started as WORLD_SIZE says: torchrun around a script that starts its ranks itself starts them twice. Between "
+    "hosts, look at the interface (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME) and the firewall.",
 }
 REFUTED = {
     "loop": "It reads, writes or comes to another function before long: then it is slow, and not stuck.",
@@ -103,6 +107,8 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         )
     if kind == "network":
         return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and it does not come to an end."
+    if kind == "rendezvous":
+        return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and they do not find each other."
     chained = "; ".join(f"{_who(halts, several=several)} {_sits(in_common(halts))}" for halts in alike(chain))
     text = f"This job {is_stuck}: {chained}."
     return f"{text} {_first_upper(_waits(waiting))}." if waiting else text

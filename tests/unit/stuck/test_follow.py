@@ -16,6 +16,7 @@ from tests.builders.still_jobs import (
     FOR_BATCH,
     LOCK,
     MAIN,
+    TORCH,
     TRAIN,
     found,
     in_call,
@@ -206,6 +207,15 @@ def test_all_in_one_collective_is_the_networks() -> None:
 def test_a_rank_that_is_not_there_is_named() -> None:
     here = [rank(number, in_call("init_process_group"), world=3) for number in (0, 2)]
     assert named(found(launcher(), *here)) == (kinds.MISSING_RANK, 1)
+
+
+def test_ranks_that_look_for_each_other_in_vain_are_stuck() -> None:
+    """Between two attempts to reach the store torch sleeps: that is no sleep of the job's own choice."""
+    looks = (*in_call("init_process_group"), Frame(f"{TORCH}/distributed/rendezvous.py", "_create_c10d_store", 190))
+    asleep: dict[str, Any] = {"call": "clock_nanosleep", "switches": 0.3}
+    assert named(found(launcher(), *(rank(number, looks, **asleep) for number in (0, 1)))) == (kinds.RENDEZVOUS, None)
+    at_its_script = rank(1, (MAIN, LOCK), **asleep)
+    assert found(launcher(), rank(0, looks, **asleep), at_its_script) is None
 
 
 # --- dumps of the Flight Recorder ------------------------------------------------------------------------------------

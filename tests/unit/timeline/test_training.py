@@ -74,6 +74,7 @@ def test_ranks_run_the_same_code() -> None:
 
 IN_BACKWARD = Frame("/v/lib/python3.11/site-packages/torch/_tensor.py", "Tensor.backward", 623)
 IMPORT = (OWN, Frame("<frozen importlib._bootstrap>", "_find_and_load", 1176))
+TO_MEET = Frame("/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "init_process_group", 1892)
 # A body of a module of torchvision's is no transform.
 OF_TRANSFORMS = (*IMPORT, Frame("/v/lib/python3.11/site-packages/torchvision/transforms/__init__.py", "<module>", 1))
 TRAINING = ((OWN, MODULE), (OWN, IN_BACKWARD))
@@ -110,6 +111,13 @@ def test_imports_of_a_young_job_are_not_judged() -> None:
     (said,) = [one for one in diagnosis(job).not_examined if worded(one.reason).startswith("4 s before")]
     assert worded(said.reason) == "4 s before the job trained were watched too: they are in no share."
     assert judged(watched(*parts, age_s=3600)) == pytest.approx(10, abs=0.2), "a long pause in a job that trains"
+
+
+def test_ranks_that_have_not_found_each_other_do_not_train() -> None:
+    looks = ((OWN, TO_MEET),)
+    assert judged(watched((4.0, looks), (6.0, TRAINING), age_s=3600)) == pytest.approx(6, abs=0.2)
+    assert judged(watched((10.0, looks), age_s=3600)) == pytest.approx(0, abs=0.2)
+    assert judged(watched((5.0, TRAINING), (5.0, looks), age_s=3600)) == pytest.approx(10, abs=0.2), "a new group"
 
 
 def test_what_follows_the_last_step_of_a_job_that_ends_is_not_judged() -> None:

@@ -153,25 +153,31 @@ class Account:
         """The lines that the model's passes and the optimizer's step were seen at."""
         return {line for lines in self.passes.values() for line in lines}
 
-    def renamed(self, old: str, new: str) -> Account:
-        """The same account with all of one cause under another."""
+    def moved(self, cause: str, parts: Mapping[str, float]) -> Account:
+        """The same account with all of one cause under others; its files and lines go with it.
 
-        def moved(amounts: Mapping[str, float]) -> Amounts[str]:
-            return Amounts.summed({new if cause == old else cause: amount} for cause, amount in amounts.items())
+        Args:
+            cause: whose time it is.
+            parts: the part of it that each gets, summing to 1; one may be that cause itself.
+        """
+
+        def shared(amounts: Mapping[str, float]) -> Amounts[str]:
+            kept = {other: amount for other, amount in amounts.items() if other != cause}
+            amount = amounts.get(cause, 0.0)
+            return Amounts.summed([kept, {to: part * amount for to, part in parts.items() if part * amount}])
 
         def joined(detail: Mapping[str, Amounts[str]]) -> dict[str, Amounts[str]]:
-            if old not in detail:
-                return dict(detail)
-            rest = {cause: amounts for cause, amounts in detail.items() if cause != old}
-            return {**rest, new: Amounts.summed([detail[old], detail.get(new, {})])}
+            rest = {other: amounts for other, amounts in detail.items() if other != cause}
+            going = {to: _scaled(detail[cause], part * detail[cause].total) for to, part in parts.items() if part}
+            return rest | {to: Amounts.summed([rest.get(to, {}), amounts]) for to, amounts in going.items()}
 
         return replace(
             self,
-            own={block: moved(amounts) for block, amounts in self.own.items()},
-            waits={key: moved(amounts) for key, amounts in self.waits.items()},
-            awaited={block: moved(amounts) for block, amounts in self.awaited.items()},
-            targets=joined(self.targets),
-            lines=joined(self.lines),
+            own={block: shared(amounts) for block, amounts in self.own.items()},
+            waits={key: shared(amounts) for key, amounts in self.waits.items()},
+            awaited={block: shared(amounts) for block, amounts in self.awaited.items()},
+            targets=joined(self.targets) if cause in self.targets else self.targets,
+            lines=joined(self.lines) if cause in self.lines else self.lines,
         )
 
     def recharged(self, moves: Mapping[str, float], to: str) -> Account:

@@ -151,10 +151,8 @@ def _with_host_arithmetic(account: Account) -> Account:
     seconds = account.causes()[MODEL_COMPUTE]
     if not seconds:
         return account
-    moved = _reattributed(account, MODEL_COMPUTE, {PYTHON_OVERHEAD: 1.0})
-    lines = Amounts.summed(account.lines.get(cause, {}) for cause in (MODEL_COMPUTE, PYTHON_OVERHEAD))
     activities = replace(account.activities, seconds=Amounts({**account.activities.seconds, "on_host": seconds}))
-    return replace(moved, lines={**moved.lines, PYTHON_OVERHEAD: lines}, activities=activities)
+    return replace(account.moved(MODEL_COMPUTE, {PYTHON_OVERHEAD: 1.0}), activities=activities)
 
 
 def _with_staging(account: Account, use: GpuUse) -> Account:
@@ -165,28 +163,14 @@ def _with_staging(account: Account, use: GpuUse) -> Account:
     copied = account.causes().fractions().get(STAGING, 0.0)
     moved = 1.0 if use.copying is None else use.copying[1]
     waits = min(1.0, moved / copied) if copied else 0.0
-    return _reattributed(account, STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
+    return account.moved(STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
 
 
 def _with_calls(account: Account, busy: float | None) -> Account:
     """Calls of the driver in which the device goes on working are waits for it: it idles while memory is given back."""
     called = account.causes().fractions().get(MEMORY_PRESSURE, 0.0)
     waits = max(0.0, called - (1 - busy)) / called if busy is not None and called else 0.0
-    return _reattributed(account, MEMORY_PRESSURE, {DEVICE_WAIT: waits, MEMORY_PRESSURE: 1 - waits})
-
-
-def _reattributed(account: Account, cause: str, parts: Mapping[str, float]) -> Account:
-    """The account with the time of one cause as that of others, of each its part."""
-    own = {
-        block: Amounts.summed(
-            [
-                {other: amount for other, amount in amounts.items() if other != cause},
-                {to: part * amounts[cause] for to, part in parts.items()},
-            ]
-        )
-        for block, amounts in account.own.items()
-    }
-    return account.settled(own, dict.fromkeys(parts, cause))
+    return account.moved(MEMORY_PRESSURE, {DEVICE_WAIT: waits, MEMORY_PRESSURE: 1 - waits})
 
 
 _HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER, LAUNCHING, UNATTRIBUTED)

@@ -143,6 +143,11 @@ class GpuReader:
         exchanging = None if carrying is None else carrying[1]
         return GpuUse(busy, for_job, parts, self._copying(gpus), exchanging, self._any_busy(gpus))
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the job has one rank only, which exchanges nothing."""
+        return not self._unseen_ranks and sum(len(host._of_ranks) for host in self._hosts) < 2
+
     def _any_busy(self, gpus: Sequence[str]) -> tuple[float, float]:
         """Least and most time in which any of them is busy, in multiples of the mean: at the same time or by turns."""
         each = [one for gpu in gpus if (one := self._readings.mean(gpu, "busy_fraction")) is not None]
@@ -179,7 +184,7 @@ class GpuReader:
         """
         busy = self._busy(gpus)
         others = [(host, rank) for host in self._hosts for rank in host._of_ranks]
-        if (len(others) < 2 and not self._unseen_ranks) or not busy:
+        if self._is_alone or not busy:
             return 0.0
         part = self._spinning(gpus)
         carrying = self._carrying(gpus)
@@ -356,11 +361,15 @@ class GpuReader:
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
         if not self._counts_pcie(gpus):
             return None
-        rates = [self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
-        if None in rates:
+        received, sent = (
+            self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")
+        )
+        if received is None or sent is None:
             return None
-        moved = max(0.0, sum(rate or 0.0 for rate in rates) - thresholds.PCIE_IDLE_BYTES_PER_S)
-        return min(1.0, moved / self._pcie(gpus)), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
+        moved = max(0.0, received + sent - thresholds.PCIE_IDLE_BYTES_PER_S)
+        # What goes both ways may be what ranks exchange.
+        copied = moved if self._is_alone else abs(received - sent)
+        return min(1.0, copied / self._pcie(gpus)), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
 
     def _values(self, gpu: str, name: str) -> Sequence[float]:
         return self._readings.over_time(gpu, name)[1]

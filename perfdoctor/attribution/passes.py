@@ -111,7 +111,7 @@ def name_latency(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[Accou
     whole = [account for some in accounts for account in some]
     if not all(_many_small_messages(job, some) for job, some in zip(hosts, accounts, strict=True)):
         return whole
-    return [account.renamed(BANDWIDTH, LATENCY) for account in whole]
+    return [account.moved(BANDWIDTH, {LATENCY: 1.0}) for account in whole]
 
 
 def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:

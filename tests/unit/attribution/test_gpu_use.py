@@ -307,3 +307,6 @@ def test_copies_take_no_less_than_the_link_needs_and_no_more_than_pageable_ones(
     assert least == pytest.approx(3e9 / 31.5e9, rel=0.05)
     assert most == 1.0
     assert use_of(gpu(busy=0.5)).copying is None
+    both_ways = gpu(busy=0.5, received=3.05e9, sent=3.05e9)
+    assert use_of(both_ways).copying == pytest.approx((6e9 / 31.5e9, 1.0), rel=0.05), "activations go out and come back"
+    assert use_of(both_ways, ranks=2).copying == (0.0, 1.0), "ranks may exchange them"

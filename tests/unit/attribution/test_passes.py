@@ -51,6 +51,18 @@ def test_what_is_recharged_is_neither_lost_nor_made_up() -> None:
 TRAINER = Process(1, 0, 0, None, "trainer", 0, 0)
 
 
+def test_what_is_moved_takes_its_lines_along_whether_or_not_the_others_had_any() -> None:
+    lines = {"a": Amounts({"train.py:4": 0.6, "train.py:5": 0.2}), "b": Amounts({"train.py:4": 0.1})}
+    account = Account(TRAINER, own={0: Amounts({"a": 0.8, "b": 0.1})}, waits={(0, 1): Amounts({"a": 0.1})}, lines=lines)
+    moved = account.moved("a", {"b": 0.75, "c": 0.25})
+    assert moved.own[0] == pytest.approx({"b": 0.7, "c": 0.2})
+    assert moved.waits[0, 1] == pytest.approx({"b": 0.075, "c": 0.025})
+    assert moved.lines == {
+        "b": pytest.approx({"train.py:4": 0.55, "train.py:5": 0.15}),
+        "c": pytest.approx({"train.py:4": 0.15, "train.py:5": 0.05}),
+    }
+
+
 def settled(samples: list[dict[str, float]], final: dict[str, float]) -> list[dict[str, float]]:
     """The samples of one second, by an account that has other causes for it."""
     taken = [Sampled(number, Amounts(causes)) for number, causes in enumerate(samples)]

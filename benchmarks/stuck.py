@@ -59,6 +59,7 @@ HANGS = (
     Planted("traced", "debugger"),
     Planted("asks_on_terminal", "terminal"),
     Planted("lock_beside_monitors", "lock"),
+    Planted("lock_beside_threads", "lock"),
     Planted("queue_beside_monitor", "lock"),
     Planted("queue_beside_monitor", "lock", ranks=1, rank=None),
     Planted("stopped", "stopped"),

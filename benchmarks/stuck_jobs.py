@@ -361,6 +361,24 @@ def lock_beside_monitors() -> None:
     threading.Thread(target=asks, daemon=True).start()
 
 
+def lock_beside_threads() -> None:
+    """As ``lock_order``, while each rank has a thread of its own that looks at something several times a second."""
+
+    def looks() -> None:
+        while True:
+            sum(range(300_000))
+            time.sleep(0.1)
+
+    def waits_and_looks() -> None:
+        while not threading.Event().wait(0.2):
+            sum(range(300_000))
+
+    for one in (looks, waits_and_looks):
+        threading.Thread(target=one, daemon=True).start()
+    if RANK == CULPRIT:
+        lock_order()
+
+
 def queue_beside_monitor() -> None:
     """A queue whose filler has failed, in a rank that has started a monitor which computes a little each second."""
     batches: queue.Queue[bytes] = queue.Queue()
@@ -620,7 +638,7 @@ def _sums(_: int) -> int:
 
 
 # What all ranks do, and not only the last one.
-IN_ALL_RANKS = (lock_beside_monitors, both_receive, other_group, all_stopped)
+IN_ALL_RANKS = (lock_beside_monitors, lock_beside_threads, both_receive, other_group, all_stopped)
 
 
 # --- ranks ------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from perfdoctor.stuck.standing import (
     Standing,
     at_one_place,
     keeps_connections,
+    looks_now_and_then,
     places,
     sleeps,
     stacks_during,
@@ -52,7 +53,7 @@ def moves(job: JobTimeline, standing: Standing, span: Span) -> bool:
     if any(sign(job, standing, span) for sign in signs):
         return True
     wants_cpu = standing.runnable > thresholds.BUSY_THREAD
-    works = wants_cpu or _computes(job, standing.process.pid, span) or _goes_on(job, standing, span)
+    works = wants_cpu or _computes(job, standing, span) or _goes_on(job, standing, span)
     # What a worker or another child computes is mostly one function's, whatever it is for.
     return works and not (standing.process.role == "trainer" and _in_vain(job, standing, span))
 
@@ -132,9 +133,15 @@ def _in_interpreter(job: JobTimeline, pid: int, span: Span) -> bool:
     return len(kinds) < thresholds.POLLS or kinds.count("interpreter") >= thresholds.LOOPS_IN_PYTHON * len(kinds)
 
 
-def _computes(job: JobTimeline, pid: int, span: Span) -> bool:
-    """Whether its threads used the CPU in any second of a span."""
-    threads = [thread for thread in job.threads.of(pid) if not keeps_connections(thread)]
+def _computes(job: JobTimeline, standing: Standing, span: Span) -> bool:
+    """Whether its threads used the CPU in any second of a span.
+
+    What a thread does that only looks at something now and then is nothing to a main thread that never wakes up.
+    """
+    main = job.threads.main(standing.process.pid)
+    threads = [thread for thread in job.threads.of(standing.process.pid) if not keeps_connections(thread)]
+    if standing.wakes == 0:
+        threads = [one for one in threads if one is main or not looks_now_and_then(job, one, span)]
     return sum(_peak(thread, span) for thread in threads) >= thresholds.MOVING_CPU
 
 

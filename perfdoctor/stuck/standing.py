@@ -17,6 +17,7 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.stacks import StackSeries
 from perfdoctor.timeline.threads import ThreadSeries
 
 Span = tuple[int, int]
@@ -119,18 +120,24 @@ def place(stack: tuple[Frame, ...]) -> Place:
 
 def places(job: JobTimeline, pid: int, span: Span) -> Amounts[Place]:
     """For how long a main thread was seen at each place in a span, in ns."""
+    return _places(job, job.stacks.of_main(pid), span)
+
+
+def _places(job: JobTimeline, series: StackSeries | None, span: Span) -> Amounts[Place]:
     found: Amounts[Place] = Amounts()
-    for number, lasted in stacks_during(job, pid, span):
+    for number, lasted in _during(series, span):
         found[place(job.stacks.frames[number])] += lasted
     return found
 
 
 def stacks_during(job: JobTimeline, pid: int, span: Span) -> Iterator[tuple[int, int]]:
     """The stacks in which a main thread was seen from a moment of a span on, and for how long each, in ns."""
-    if (series := job.stacks.of_main(pid)) is not None:
-        for start, lasted, number in series.entries():
-            if span[0] <= start < span[1]:
-                yield number, lasted
+    return _during(job.stacks.of_main(pid), span)
+
+
+def _during(series: StackSeries | None, span: Span) -> Iterator[tuple[int, int]]:
+    entries = () if series is None else series.entries()
+    return ((number, lasted) for start, lasted, number in entries if span[0] <= start < span[1])
 
 
 def at_one_place(found: Amounts[Place]) -> bool:
@@ -156,6 +163,16 @@ def _awaits_threads(thread: ThreadSeries, span: Span) -> bool:
     first, last = np.searchsorted(thread.times_ns, span)
     seen = range(first, last) if last > first else range(max(0, int(first) - 1), int(first))
     return len(seen) > 0 and all(thread.states[one] == "S" and thread.syscalls[one] in FOR_THREADS for one in seen)
+
+
+def looks_now_and_then(job: JobTimeline, thread: ThreadSeries, span: Span) -> bool:
+    """Whether a Python thread beside the main one sleeps most of the time, always at the same place: it polls."""
+    series = job.stacks.of_other(thread.pid, job.gil.ident(thread.tid))
+    seen = np.flatnonzero((thread.times_ns >= span[0]) & (thread.times_ns < span[1])).tolist()
+    asleep = sum(thread.states[one] == "S" and thread.syscalls[one] in SLEEPS | FOR_THREADS for one in seen)
+    if series is None or not seen or asleep < thresholds.LOOKS_SELDOM * len(seen):
+        return False
+    return at_one_place(_places(job, series, span))
 
 
 def keeps_connections(thread: ThreadSeries) -> bool:

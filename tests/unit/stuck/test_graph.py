@@ -85,6 +85,23 @@ def test_a_program_beside_ends_no_wait_for_threads(ends_within: bool, besides: l
     assert (found(waiting, besides, program(31, 10, "R", run=0.9)) is not None) is is_stuck
 
 
+@pytest.mark.parametrize(
+    ("states", "places", "woken", "is_stuck"),
+    [("SSSSSSSSSR", 1, 0.0, True), ("SR", 1, 0.0, False), ("SSSSSSSSSR", 2, 0.0, False), ("SSSSSSSSSR", 1, 0.5, False)],
+    ids=["looks", "computes", "goes on", "the main thread wakes"],
+)
+def test_a_thread_that_only_looks_brings_nothing_on(states: str, places: int, woken: float, is_stuck: bool) -> None:
+    at = [(jobs.BOOTSTRAP, Frame(f"/home/me/{number}.py", "watch", 9)) for number in range(places)]
+    looks = [
+        *jobs.thread(99, 11, states, name="python", call="clock_nanosleep", run=0.05),
+        *jobs.named(11, 11, 1),
+        *jobs.named(99, 11, 2),
+        *jobs.stacks(11, *at, ident=2),
+    ]
+    waits = rank(1, switches=woken)
+    assert (found(launcher(), rank(0, in_call("all_reduce")), waits, looks) is not None) is is_stuck
+
+
 def test_who_wakes_for_data_gets_some() -> None:
     receiving = {"call": "recvfrom", "target": "socket:tcp"}
     assert found(rank(0, world=1, **receiving)) is not None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from perfdoctor.attribution.activities import Activities
+from perfdoctor.attribution.mix_of_lines import CodeSeen, overhead_of_lines
 from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import owner_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.code_location import CodeLocation
     from perfdoctor.timeline.processes import Process
 
+K = TypeVar("K", str, tuple[str, str])
 _FORWARD, _BACKWARD, _OPTIMIZER = ("forward", "loss"), "backward", "optimizer"
 _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
@@ -123,27 +125,38 @@ class Account:
                 lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
         return replace(self, lines=lines)
 
-    def with_overhead_outside_torch(self) -> Account:
-        """The same account with the overhead of functions that do not call torch at their lines.
+    def with_mix_of_lines(self, seen: CodeSeen) -> Account:
+        """The same account with overhead and arithmetic at the lines that were seen to run either.
 
-        Where steps are short, each line was given the mix of all. A line's time stays what it is: what it gains of the
-        overhead, it gives away of the arithmetic.
+        A line's time stays what it is: what it gains of the overhead, it gives away of the arithmetic. Where arithmetic
+        is none of the model's, it counts as overhead whatever runs, and stays there.
+
+        Args:
+            seen: what certainly ran at lines.
         """
-        own, others = _apart(self.lines.get(PYTHON_OVERHEAD, {}), self.outside_torch)
-        arithmetic, rest = _apart(self.lines.get(MODEL_COMPUTE, {}), self.outside_torch)
-        times = Amounts.summed([own, arithmetic])
-        wanted = {line: self.outside_torch[owner_of(line)] * time - own[line] for line, time in times.items()}
-        wanted = Amounts({line: amount for line, amount in wanted.items() if amount > 0})
-        total = min(wanted.total, others.total)
-        if total <= 0 or not rest:
+        mixed = (PYTHON_OVERHEAD, MODEL_COMPUTE)
+        if not any(seen) or any(cause not in self.lines for cause in mixed):
             return self
-        moved = _scaled(wanted, total)
-        lines = {
-            **self.lines,
-            PYTHON_OVERHEAD: Amounts.summed([own, moved, others, _scaled(others, -total)]),
-            MODEL_COMPUTE: Amounts.summed([arithmetic, _scaled(moved, -total), rest, _scaled(others, total)]),
-        }
-        return replace(self, lines=lines)
+        computed = self.afterwards.get(MODEL_COMPUTE, Amounts())
+        beside = {line for line, time in computed.items() if time > self.lines[MODEL_COMPUTE][line] + _NOTHING}
+        overhead, arithmetic = (_but(self.lines[cause], beside) for cause in mixed)
+        parts = overhead_of_lines(overhead, arithmetic, seen)
+
+        def apart(detail: dict[K, Amounts[str]], overhead: K, arithmetic: K) -> None:
+            before = [detail.get(key, Amounts()) for key in (overhead, arithmetic)]
+            times = {line: time for line, time in Amounts.summed(before).items() if line in parts}
+            own = {line: parts[line] * time for line, time in times.items() if parts[line] > _NOTHING}
+            rest = {line: (1 - parts[line]) * time for line, time in times.items() if parts[line] < 1 - _NOTHING}
+            detail[overhead], detail[arithmetic] = (
+                Amounts.summed([_but(old, parts), new]) for old, new in zip(before, (own, rest), strict=True)
+            )
+
+        lines, passes, afterwards = dict(self.lines), dict(self.passes), dict(self.afterwards)
+        apart(lines, *mixed)
+        apart(afterwards, *mixed)
+        for phase in {phase for cause, phase in passes if cause in mixed}:
+            apart(passes, (PYTHON_OVERHEAD, phase), (MODEL_COMPUTE, phase))
+        return replace(self, lines=lines, passes=passes, afterwards=afterwards)
 
     def of_updates(self, cause: str) -> Mapping[str, float]:
         """Of a cause's lines, what lies in the optimizer's step."""
@@ -291,6 +304,10 @@ def _apart(lines: Mapping[str, float], functions: Collection[str]) -> tuple[Amou
     """Lines of some functions, and all others."""
     inside = Amounts({line: amount for line, amount in lines.items() if owner_of(line) in functions})
     return inside, Amounts({line: amount for line, amount in lines.items() if line not in inside})
+
+
+def _but(lines: Mapping[str, float], others: Collection[str]) -> dict[str, float]:
+    return {line: amount for line, amount in lines.items() if line not in others}
 
 
 def _scaled(lines: Amounts[str], total: float) -> Amounts[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from perfdoctor.attribution.mix_of_lines import CodeSeen
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind
 from perfdoctor.metrics.own_code import by_owner, owner_of
@@ -15,6 +16,7 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 from perfdoctor.timeline.threads import ThreadState
 
+_OVERHEAD = ("interpreter", "dispatch", "check", "library")
 # As a thread is while its machine code is sampled.
 RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 
@@ -43,6 +45,17 @@ def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLo
     for time_ns, kind in drawn(list(zip(times, kinds, strict=True)), ENOUGH):
         if job.locator.distance_ns(pid, time_ns) <= reach_ns:
             yield kind, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")
+
+
+def code_of_lines(job: JobTimeline, pid: int) -> CodeSeen:
+    """What certainly ran at lines of the job's own while its main thread trained, of what is not the kernel's."""
+    overhead, arithmetic = Amounts[str](), Amounts[str]()
+    for kind, location in _certain_code(job, pid):
+        if kind in _OVERHEAD:
+            overhead[location.line] += 1
+        elif kind == "kernel":
+            arithmetic[location.line] += 1
+    return CodeSeen(overhead, arithmetic)
 
 
 def functions_outside_torch(job: JobTimeline, pid: int) -> dict[str, float]:

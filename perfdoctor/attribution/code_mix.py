@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfdoctor.attribution.certain_code import RUNNING, functions_outside_torch, is_blurred
+from perfdoctor.attribution.certain_code import RUNNING, code_of_lines, functions_outside_torch, is_blurred
 from perfdoctor.attribution.kernel_waits import as_often, waits_in_kernel
+from perfdoctor.attribution.mix_of_lines import NO_CODE, CodeSeen
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
@@ -232,6 +233,7 @@ class CodeMix:
         undisturbed: while none does.
         outside_torch: functions of the job's own that spend most of their time in Python's interpreter or in libraries
             other than torch, and that part of it.
+        of_lines: what certainly ran at lines of the job's own.
         located: it is known where in its code the process is; if not, neither is what its Python code is for.
         on_gpu: the process computes on a GPU.
     """
@@ -242,6 +244,7 @@ class CodeMix:
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
     outside_torch: Mapping[str, float] = field(default_factory=dict)
+    of_lines: CodeSeen = NO_CODE
     located: bool = True
     on_gpu: bool = False
 
@@ -298,6 +301,7 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix
         held_up=mixes[1],
         undisturbed=mixes[2],
         outside_torch=functions_outside_torch(job, pid),
+        of_lines=NO_CODE if on_gpu else code_of_lines(job, pid),
         located=located or blurred,
         on_gpu=on_gpu,
     )

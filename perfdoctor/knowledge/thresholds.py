@@ -129,6 +129,9 @@ CERTAIN_CODE_S = Threshold(
     0.0015, "seconds", "measured: of steps of 30 ms, code seems to be that of the phases beside it from 3 ms on"
 )
 CERTAIN_CODE_SAMPLES = Threshold(5, "samples", "judgement: of fewer, more than half may be of one kind by chance")
+PRIOR_SAMPLES = Threshold(
+    2, "samples", "convention: as many as what was believed before counts for in Laplace's rule of succession"
+)
 UNKNOWN_CODE = Threshold(
     0.2, "of a phase's samples", "judgement: with more without a symbol (the recorder was killed), the rest misleads"
 )

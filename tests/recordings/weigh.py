@@ -96,6 +96,7 @@ MECHANISMS: dict[str, Change] = {
     ),
     "arithmetic beside the model": Change(f"{_ATTRIBUTION}.context", "_computes_beside", "no"),
     "functions that run without torch": Change(f"{_ATTRIBUTION}.code_mix", "functions_outside_torch", "empty"),
+    "code that certainly ran at a line": Change(f"{_ATTRIBUTION}.code_mix", "code_of_lines", "empty"),
     "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
     "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
     "cores idle outside the job's mask": Change(f"{_TIMELINE}.contention", "CpuContention._idle_outside", "zero"),

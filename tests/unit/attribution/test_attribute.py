@@ -7,9 +7,11 @@ import pytest
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import as_counted, attribute
+from perfdoctor.attribution.mix_of_lines import CodeSeen
 from perfdoctor.attribution.share import Share
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.recording.schema import Fact, Reading, Sample
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 from tests.builders import jobs
@@ -192,7 +194,7 @@ def test_what_leads_to_the_backward_pass_has_its_part_in_it() -> None:
     assert moved == pytest.approx({"a.py:9 main": 2.0, "a.py:2 loss": 6.0, "a.py:5 metrics": 2.0})
 
 
-def test_what_runs_without_torch_is_overhead_at_its_lines_and_needs_no_backward_pass() -> None:
+def test_lines_differ_by_the_code_that_certainly_ran_there_and_by_their_backward_pass() -> None:
     """Of 10 s in a model, 4 are in a function that mostly calls a library; other samples of code are everybody's."""
     rank = Process(10, 1, 0, None, "trainer", 0, 0)
     account = Account(rank, outside_torch={"a.py near": 0.75})
@@ -204,9 +206,25 @@ def test_what_runs_without_torch_is_overhead_at_its_lines_and_needs_no_backward_
     ):
         shares = [Share(cause, part, line=line) for cause, part in mixed.items()]
         account.add(0, seconds, CodeLocation(phase, line=line), shares)
-    found = account.with_backward_at_forward(mixed).with_overhead_outside_torch().lines
-    assert found[PYTHON_OVERHEAD] == pytest.approx({"a.py:2 near": 3.0, "a.py:3 net": 1.0})
-    assert found[MODEL_COMPUTE] == pytest.approx({"a.py:2 near": 1.0, "a.py:3 net": 5.0})
+    few = account.with_mix_of_lines(CodeSeen({"a.py:2 near": 1}, {})).lines
+    many = account.with_mix_of_lines(CodeSeen({"a.py:2 near": 40}, {"a.py:3 net": 40}))
+    for lines in (few, many.lines):
+        assert lines[PYTHON_OVERHEAD].total == pytest.approx(4.0)
+        assert Amounts.summed(lines.values()) == pytest.approx({"a.py:2 near": 4.0, "a.py:3 net": 4.0, "a.py:9": 2.0})
+    assert 1.6 < few[PYTHON_OVERHEAD]["a.py:2 near"] < 2.4 < many.lines[PYTHON_OVERHEAD]["a.py:2 near"]
+    found = many.with_backward_at_forward(mixed).lines
+    assert Amounts.summed(found.values())["a.py:2 near"] == pytest.approx(4.0), "what leaves torch has no backward pass"
+    assert found[PYTHON_OVERHEAD]["a.py:3 net"] < 0.4
+
+
+def test_arithmetic_that_is_none_of_the_models_stays_overhead() -> None:
+    account = Account(Process(10, 1, 0, None, "trainer", 0, 0))
+    below = CodeLocation("other", "afterwards", line="a.py:12 metrics")
+    account.add(0, 3.0, below, [Share(PYTHON_OVERHEAD, 1.0, line=below.line, beside=True)])
+    passes = [Share(PYTHON_OVERHEAD, 0.3, line="a.py:3 net"), Share(MODEL_COMPUTE, 0.7, line="a.py:3 net")]
+    account.add(0, 10.0, CodeLocation("forward", line="a.py:3 net"), passes)
+    found = account.with_mix_of_lines(CodeSeen({"a.py:3 net": 5}, {below.line: 30, "a.py:3 net": 10}))
+    assert found.lines[PYTHON_OVERHEAD] == pytest.approx({below.line: 3.0, "a.py:3 net": 3.0})
 
 
 FETCH = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 43)

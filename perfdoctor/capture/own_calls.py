@@ -25,6 +25,7 @@ from perfdoctor.knowledge.libraries import (
     PADS_ALL,
     THREADS,
 )
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
@@ -32,31 +33,13 @@ _LINES, _CALLS = 20, 64
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 
 
-class WrittenCall(NamedTuple):
-    """A call.
-
-    Attributes:
-        line: at which its text begins.
-        text: the statement that it stands in where that is a simple one, else the call itself.
-        callee: the last name of what is called.
-        function: that it is written in, as frames name it, without its class.
-        used: whether the loop that trains goes over what the call made; of an optimizer and of a module, whether all
-            gradients are used; None where that is not clear.
-    """
-
-    line: int
-    text: str
-    callee: str
-    function: str
-    used: bool | None
-
-
-def find_calls(tree: ast.Module, lines: Sequence[str]) -> list[WrittenCall]:
+def find_calls(file: str, tree: ast.Module, lines: Sequence[str]) -> list[SourceCall]:
     """The calls in a file of Python source.
 
     One with a secret in it is left out: it could not be written down as it stands.
 
     Args:
+        file: as stacks name it.
         tree: its syntax.
         lines: of the file.
 
@@ -70,7 +53,8 @@ def find_calls(tree: ast.Module, lines: Sequence[str]) -> list[WrittenCall]:
     train = {loop.scope for loops in reader.training for loop in loops}
     for_nothing = [*unused, find_part_optimizer(tree)]
     return [
-        WrittenCall(
+        SourceCall(
+            file,
             call.place.lineno,
             text,
             call.name,

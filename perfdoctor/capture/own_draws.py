@@ -16,39 +16,27 @@ from perfdoctor.knowledge.random_draws import (
     TRANSFORMS,
     WHOLE_NUMBERS,
 )
+from perfdoctor.recording.own_source import SourceDraw
 from perfdoctor.results.edits import last_name
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While
 
 
-class RandomDraw(NamedTuple):
-    """The lines that run after a draw.
-
-    Attributes:
-        line: at which it is drawn.
-        last_line: of the round of the loop that it is drawn in, or else of the function.
-        in_loop: which of the two.
-    """
-
-    line: int
-    last_line: int
-    in_loop: bool
-
-
-def find_draws(tree: ast.Module) -> list[RandomDraw]:
+def find_draws(file: str, tree: ast.Module) -> list[SourceDraw]:
     """Where Python source draws at random: the first draw of each function, and of each loop in one.
 
     Draws that only say which sample comes next (shuffled, chosen, used as an index) are none. Calls of functions of
     the same file that draw are some.
 
     Args:
+        file: as stacks name it.
         tree: its syntax.
 
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    return _DrawReader(tree).find()
+    return _DrawReader(file, tree).find()
 
 
 class _CallInLoop(NamedTuple):
@@ -67,7 +55,8 @@ class _CallInLoop(NamedTuple):
 class _DrawReader:
     """Reads a file."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, file: str, tree: ast.Module) -> None:
+        self._file = file
         self._imported = dict(_imports(tree))
         self._functions = {node: _calls_in(node) for node in ast.walk(tree) if isinstance(node, _Function)}
         self._module = _calls_in(tree)
@@ -75,7 +64,7 @@ class _DrawReader:
         self._transforms = self._assigned(tree, _draws_when_called)
         self._drawing: set[str] = set()
 
-    def find(self) -> list[RandomDraw]:
+    def find(self) -> list[SourceDraw]:
         """The first draws."""
         called = {function: {last_name(one.call.func) for one in some} for function, some in self._functions.items()}
         self._drawing = {function.name for function, some in self._functions.items() if self._draws(some)}
@@ -83,8 +72,20 @@ class _DrawReader:
             self._drawing |= found
         # What a script draws before its loops, it draws once.
         in_loops = [one for one in self._draws(self._module) if one.loop]
-        in_functions = (_first(self._draws(some), function) for function, some in self._functions.items())
-        return [*_first(in_loops, None), *chain.from_iterable(in_functions)]
+        in_functions = (self._first(self._draws(some), function) for function, some in self._functions.items())
+        return [*self._first(in_loops, None), *chain.from_iterable(in_functions)]
+
+    def _first(self, draws: Sequence[_CallInLoop], function: _Function | None) -> list[SourceDraw]:
+        """The first draw in each loop, and the first one of the function in none."""
+        first: dict[_Loop | _Function | None, int] = {}
+        for call, loop, _ in draws:
+            around = loop or function
+            first[around] = min(call.lineno, first.get(around, call.lineno))
+        return [
+            SourceDraw(self._file, line, around.end_lineno or line, isinstance(around, _Loop))
+            for around, line in first.items()
+            if around
+        ]
 
     def _draws(self, calls: Sequence[_CallInLoop]) -> list[_CallInLoop]:
         return [one for one in calls if not one.says_which and self._draws_at_random(one.call)]
@@ -160,16 +161,3 @@ def _only_say_which(scope: ast.AST) -> set[ast.expr]:
         if isinstance(node, ast.Assign) and names.issuperset(map(last_name, node.targets))
     ]
     return {one for one in (*indices, *kept) if isinstance(one, ast.Call) and last_name(one.func) in WHOLE_NUMBERS}
-
-
-def _first(draws: Sequence[_CallInLoop], function: _Function | None) -> list[RandomDraw]:
-    """The first draw in each loop, and the first one of the function in none."""
-    first: dict[_Loop | _Function | None, int] = {}
-    for call, loop, _ in draws:
-        around = loop or function
-        first[around] = min(call.lineno, first.get(around, call.lineno))
-    return [
-        RandomDraw(line, around.end_lineno or line, isinstance(around, _Loop))
-        for around, line in first.items()
-        if around
-    ]

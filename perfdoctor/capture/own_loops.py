@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+
+from perfdoctor.recording.own_source import SourceLoop
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-class WrittenLoop(NamedTuple):
-    """A loop, by its first and last line.
-
-    Attributes:
-        carries: a round needs what the one before it has made.
-    """
-
-    line: int
-    last_line: int
-    carries: bool
-
-
-def find_loops(tree: ast.Module) -> Iterator[WrittenLoop]:
+def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
     """The loops and comprehensions in Python source, but those over what they call (layers, transforms) and those of
     generators.
 
     Args:
+        file: as stacks name it.
         tree: its syntax.
 
     Raises:
@@ -34,18 +24,18 @@ def find_loops(tree: ast.Module) -> Iterator[WrittenLoop]:
     for node in ast.walk(tree):
         if isinstance(node, ast.While):
             if not _yields(node):
-                yield _written(node, carries=_carries(node.body, ()))
+                yield _loop(file, node, carries=_carries(node.body, ()))
         elif isinstance(node, ast.For | ast.AsyncFor):
             if not _calls(node.target, node.iter, node.body) and not _yields(node):
-                yield _written(node, carries=_carries(node.body, _names(node.target)))
+                yield _loop(file, node, carries=_carries(node.body, _names(node.target)))
         elif isinstance(node, _COMPREHENSIONS):
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
             if not any(_calls(one.target, one.iter, made) for one in node.generators):
-                yield _written(node, carries=False)
+                yield _loop(file, node, carries=False)
 
 
-def _written(node: ast.stmt | ast.expr, *, carries: bool) -> WrittenLoop:
-    return WrittenLoop(node.lineno, node.end_lineno or node.lineno, carries)
+def _loop(file: str, node: ast.stmt | ast.expr, *, carries: bool) -> SourceLoop:
+    return SourceLoop(file, node.lineno, node.end_lineno or node.lineno, carries)
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -7,39 +7,29 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from perfdoctor.recording.own_source import SourceState
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 _Loop = ast.For | ast.AsyncFor | ast.While
 _Assignment = ast.Assign | ast.AnnAssign
 
 
-class StatefulStatement(NamedTuple):
-    """A statement that makes something of what the loop around it changes.
-
-    Attributes:
-        line: its first.
-        last_line: its last.
-    """
-
-    line: int
-    last_line: int
-
-
-def find_stateful(tree: ast.Module) -> list[StatefulStatement]:
+def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     """Assignments in loops of which a part is changed in the same loop.
 
     A loop changes what it calls a method of with arguments and without use for the result (``buffer.push(item)``), and
     what it sets items of. What is made anew in each round is none of that, nor what is imported.
 
     Args:
-        tree: the syntax of a file.
+        file: as stacks name it.
+        tree: its syntax.
 
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
     imported = {name for node in ast.walk(tree) for name in _imported(node)}
-    found: set[StatefulStatement] = set()
+    found: set[SourceState] = set()
     for loop in (node for node in ast.walk(tree) if isinstance(node, _Loop)):
         inside = [*_within(loop)]
         made = {ast.unparse(node) for node in inside if _gets_a_value(node)}
@@ -48,7 +38,7 @@ def find_stateful(tree: ast.Module) -> list[StatefulStatement]:
         } - made
         for node in inside:
             if isinstance(node, _Assignment) and node.value is not None and _names(node.value) & changed:
-                found.add(StatefulStatement(node.lineno, node.end_lineno or node.lineno))
+                found.add(SourceState(file, node.lineno, node.end_lineno or node.lineno))
     return sorted(found)
 
 

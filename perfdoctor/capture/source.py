@@ -23,14 +23,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, now_ns
-from perfdoctor.recording.own_source import (
-    SOURCE_NOT_READ,
-    SourceCall,
-    SourceDraw,
-    SourceLine,
-    SourceLoop,
-    SourceState,
-)
+from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceLine
 from perfdoctor.recording.reader import Database
 from perfdoctor.recording.schema import Fact, Sample, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
@@ -167,14 +160,10 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     from perfdoctor.capture.own_loops import find_loops
     from perfdoctor.capture.own_state import find_stateful
 
-    for call in find_calls(tree, lines):
-        yield SourceCall(file, *call)
-    for loop in find_loops(tree):
-        yield SourceLoop(file, *loop)
-    for draw in find_draws(tree):
-        yield SourceDraw(file, *draw)
-    for statement in find_stateful(tree):
-        yield SourceState(file, *statement)
+    yield from find_calls(file, tree, lines)
+    yield from find_loops(file, tree)
+    yield from find_draws(file, tree)
+    yield from find_stateful(file, tree)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

@@ -4,15 +4,16 @@ from textwrap import dedent, indent
 
 import pytest
 
-from perfdoctor.capture.own_calls import WrittenCall, find_calls
+from perfdoctor.capture.own_calls import find_calls
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.results.edits import parse
 
 IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n"
 
 
-def found(source: str) -> list[WrittenCall]:
+def found(source: str) -> list[SourceCall]:
     source = IMPORTS + dedent(source)
-    return find_calls(parse(source), source.split("\n"))
+    return find_calls("job.py", parse(source), source.split("\n"))
 
 
 def used(source: str) -> dict[str, bool | None]:

@@ -9,7 +9,7 @@ from perfdoctor.results.edits import parse
 
 
 def found(source: str) -> list[tuple[int, int]]:
-    return [(loop.line, loop.last_line) for loop in find_loops(parse(dedent(source).strip("\n")))]
+    return [(loop.line, loop.last_line) for loop in find_loops("job.py", parse(dedent(source).strip("\n")))]
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_of_loops_in_loops_each_is_found() -> None:
     ],
 )
 def test_rounds_that_need_the_one_before_are_told_from_others(loop: str, carries: bool) -> None:
-    assert next(find_loops(parse(loop))).carries is carries
+    assert next(find_loops("job.py", parse(loop))).carries is carries

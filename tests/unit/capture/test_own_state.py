@@ -11,7 +11,7 @@ from perfdoctor.results.edits import parse
 def found(body: str) -> list[int]:
     """Lines of a loop's body, from 1, that it makes of what it changes."""
     source = "import numpy as np, random\nwhile True:\n" + "\n".join(f"    {line}" for line in body.splitlines())
-    return [one.line - 2 for one in find_stateful(parse(source))]
+    return [one.line - 2 for one in find_stateful("job.py", parse(source))]
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_a_loop_in_another_one_may_change_it() -> None:
                 batch = replay.sample(64)
         """
     )
-    assert [tuple(one) for one in find_stateful(parse(source))] == [(6, 6)]
+    assert [(one.line, one.last_line) for one in find_stateful("job.py", parse(source))] == [(6, 6)]

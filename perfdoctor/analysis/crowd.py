@@ -29,7 +29,6 @@ def describe_crowd(ranks: Sequence[Mapping[str, Any]]) -> Crowd | None:
     """
     if len(ranks) <= MANY:
         return None
-    groups, alone = _grouped(ranks)
     waited = Amounts[int]()
     for one in ranks:
         for other, share in one["waits_for"].items():
@@ -38,8 +37,7 @@ def describe_crowd(ranks: Sequence[Mapping[str, Any]]) -> Crowd | None:
     rows = _rows(ranks)
     host, position = _where(waited, rows) if waited.total >= thresholds.MIN_SHARE else ("", None)
     return Crowd(
-        groups=tuple(sorted((_group(some) for some in groups), key=lambda group: -len(group.ranks))),
-        alone=tuple(one["rank"] for one in alone),
+        groups=tuple(sorted((_group(some) for some in _grouped(ranks)), key=lambda group: -len(group.ranks))),
         matter=tuple((rank, waited[rank]) for rank in most if waited[rank] >= thresholds.MATTERS_TO_ALL),
         late_host=host,
         late_position=position,
@@ -55,13 +53,10 @@ def _waits(rank: Mapping[str, Any]) -> float:
     return float(sum(rank["waits_for"].values()))
 
 
-def _grouped(
-    ranks: Sequence[Mapping[str, Any]],
-) -> tuple[list[list[Mapping[str, Any]]], list[Mapping[str, Any]]]:
-    """Groups of ranks that are alike, and those that are like none of so many groups."""
+def _grouped(ranks: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Groups of ranks that are alike; those that are like none of so many groups are in none."""
     leaders: list[tuple[dict[str, float], float]] = []
     groups: list[list[Mapping[str, Any]]] = []
-    alone = []
     for rank in ranks:
         profile, waits = _profile(rank), _waits(rank)
         for (other, waited), group in zip(leaders, groups, strict=True):
@@ -72,9 +67,7 @@ def _grouped(
             if len(groups) < _MOST_GROUPS:
                 leaders.append((profile, waits))
                 groups.append([rank])
-            else:
-                alone.append(rank)
-    return groups, alone
+    return groups
 
 
 def _apart(one: Mapping[str, float], other: Mapping[str, float]) -> float:

@@ -40,7 +40,6 @@ class Crowd:
 
     Attributes:
         groups: largest first.
-        alone: ranks that are like none of the groups.
         matter: ranks that others wait for most, and how much of all ranks' time goes there; most first.
         late_host: the host that nearly all waiting is for; "" if there is none.
         late_position: the position on each host, counted from 0, that nearly all waiting is for; None likewise.
@@ -48,7 +47,6 @@ class Crowd:
     """
 
     groups: tuple[RankGroup, ...]
-    alone: tuple[int, ...]
     matter: tuple[tuple[int, float], ...]
     late_host: str
     late_position: int | None

@@ -54,7 +54,6 @@ class ProcessView:
     Attributes:
         role: ``trainer``, ``worker`` or ``other``.
         rank: of a trainer, or of the trainer that it serves.
-        trainer_pid: whom it serves, 0 if nobody; a trainer's own is its pid.
         main: its main thread.
         threads: those that were sampled lately, busiest first; not all of very many.
         cores: CPU time per second, of all its threads.
@@ -68,7 +67,6 @@ class ProcessView:
     pid: int
     role: str
     rank: int | None
-    trainer_pid: int
     command: str
     age_s: float
     main: ThreadView
@@ -192,7 +190,6 @@ class View:
         at_s: the instant, in seconds since the recording began.
         length_s: how long the recording is so far.
         live: it is still being written.
-        stopped: why the watching stopped, as the recorder wrote it; "" while it goes on, or if it was killed.
         silent_s: for how long nothing has come, while it is still being written.
         paths: files that most threads are in a system call on, first those.
         on_network: threads of the job that wait for a connection at a time, on average.
@@ -204,7 +201,6 @@ class View:
     at_s: float
     length_s: float
     live: bool
-    stopped: str
     silent_s: float
     pid: int
     host_name: str

@@ -139,15 +139,14 @@ class _Published(NamedTuple):
 
     collector: int
     lock: int
-    locked: int
     holder: int
     thread_id: int
     collecting: int
 
 
 _PUBLISHED = {
-    (3, 13): _Published(collector=9, lock=13, locked=16, holder=17, thread_id=23, collecting=71),
-    (3, 14): _Published(collector=10, lock=14, locked=17, holder=18, thread_id=26, collecting=81),
+    (3, 13): _Published(collector=9, lock=13, holder=17, thread_id=23, collecting=71),
+    (3, 14): _Published(collector=10, lock=14, holder=18, thread_id=26, collecting=81),
 }
 _INTERPRETERS_HEAD = 4  # the word of _Py_DebugOffsets that says where the list of interpreters begins
 OLDEST, NEWEST = (3, 8), max(_PUBLISHED)

@@ -18,7 +18,6 @@ class Mapping(NamedTuple):
     start: int
     end: int
     offset: int
-    executable: bool
     shared: bool
     path: str
 
@@ -48,7 +47,7 @@ def mappings(process: Path, *, only_code: bool = False, only_images: bool = Fals
             span, access, offset, _, _, *path = line.split(None, 5)
             start, _, end = span.partition(b"-")
             name = os.fsdecode(path[0].rstrip(b"\n")).removesuffix(" (deleted)") if path else ""
-            yield Mapping(int(start, 16), int(end, 16), int(offset, 16), access[2:3] == b"x", access[3:4] == b"s", name)
+            yield Mapping(int(start, 16), int(end, 16), int(offset, 16), access[3:4] == b"s", name)
 
 
 def images(process: Path) -> dict[str, Mapping]:

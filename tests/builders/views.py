@@ -29,7 +29,6 @@ def process(
     role: str = "trainer",
     *,
     rank: int | None = None,
-    of: int = 0,
     cores: float | None = 0.9,
     command: str = "python train.py",
 ) -> ProcessView:
@@ -38,7 +37,6 @@ def process(
         pid=pid,
         role=role,
         rank=rank,
-        trainer_pid=of or pid,
         command=command,
         age_s=75.0,
         main=main,
@@ -88,11 +86,10 @@ def view(*processes: ProcessView, diagnosis: Diagnosis | None = None) -> View:
         at_s=42.0,
         length_s=42.0,
         live=True,
-        stopped="",
         silent_s=0.0,
         pid=100,
         host_name="node7",
-        processes=processes or (process(100), process(200, "worker", of=100, cores=0.3)),
+        processes=processes or (process(100), process(200, "worker", cores=0.3)),
         host=HOST,
         devices=(DeviceView("vda", 12e6, 0.0, 230.0, 0.0012, 0.45),),
         paths=(PathView("/data/part-1", 0.8, 0.6, "read"),),
@@ -107,4 +104,4 @@ def view(*processes: ProcessView, diagnosis: Diagnosis | None = None) -> View:
 
 def finished(one: View) -> View:
     """The same when the recording is whole."""
-    return replace(one, live=False, stopped="duration")
+    return replace(one, live=False)

@@ -45,7 +45,6 @@ def test_ranks_that_spend_their_time_alike_are_one_group() -> None:
     assert late.ranks == tuple(range(5, RANKS, PER_HOST))
     assert sorted((*most.ranks, *late.ranks)) == list(range(RANKS))
     assert late.waits < 0.05 < most.waits
-    assert crowd.alone == ()
 
 
 def test_the_ranks_that_others_wait_for_come_first() -> None:

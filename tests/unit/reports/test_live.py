@@ -141,7 +141,7 @@ def test_names_of_strangers_cannot_steer_the_terminal() -> None:
 
 
 def test_a_job_of_many_processes_shows_those_around_the_chosen_one() -> None:
-    many = views.view(*(views.process(1000 + number, "worker", of=100) for number in range(50)))
+    many = views.view(*(views.process(1000 + number, "worker") for number in range(50)))
     choice = pressed("page down", "page down", "down", view=many)
     chosen = selected(choice, many)
     assert chosen is not None
@@ -152,7 +152,7 @@ def test_a_job_of_many_processes_shows_those_around_the_chosen_one() -> None:
 
 
 def test_processes_are_sorted_and_filtered() -> None:
-    first, second = views.process(100, cores=0.1), views.process(200, "worker", of=100, cores=0.8)
+    first, second = views.process(100, cores=0.1), views.process(200, "worker", cores=0.8)
     job = views.view(first, second)
     assert selected(Selection(), job) == first
     assert selected(pressed("P", view=job), job) == second

@@ -136,13 +136,13 @@ def _verdict(view: View, known: Outline | None, width: int) -> Iterator[Text]:
     for item in view.missing:
         yield _text(clean(item), "yellow")
     for part in known.breakdown[:_CAUSES] if known is not None else ():
-        yield _text(f"{_bar(part.share, _BAR)} {part.percent:>4} {part.title}")
+        yield _text(f"{_bar(part.share)} {part.percent:>4} {part.title}")
 
 
-def _bar(share: float, width: int) -> str:
+def _bar(share: float) -> str:
     """A share of a bar in brackets, as htop draws it; at least one mark of what is more than nothing."""
-    marks = min(width, max(1, round(share * width))) if share > 0 else 0
-    return f"[{'|' * marks:<{width}}]"
+    marks = min(_BAR, max(1, round(share * _BAR))) if share > 0 else 0
+    return f"[{'|' * marks:<{_BAR}}]"
 
 
 def _machine(view: View) -> Iterator[tuple[int, Text]]:
@@ -187,7 +187,7 @@ def _cores(host: HostView) -> Iterator[Text]:
     job, usable, others, ours = (_amount(part, 2) for part in (host.job, host.usable, host.neighbours, host.perfdoctor))
     said = say("live.cores", job=job, usable=usable, neighbours=others, perfdoctor=ours, delayed=f"{host.delayed:.1f}")
     share = host.job / host.usable if host.job is not None and host.usable else 0.0
-    yield _labelled("cores", f"{_bar(share, _BAR)} {worded(said)}")
+    yield _labelled("cores", f"{_bar(share)} {worded(said)}")
     if host.throttled:
         yield _labelled("", worded(say("live.throttled", part=percent(host.throttled))))
     pressures = [_share(part) for part in (host.cpu_pressure, host.memory_pressure, host.io_pressure)]
@@ -209,7 +209,7 @@ def _memory(host: HostView) -> Iterator[Text]:
         cache=short_size(host.page_cache),
         swap=short_size(host.swap_used),
     )
-    yield _labelled("memory", f"{_bar(share, _BAR)} {worded(said)}")
+    yield _labelled("memory", f"{_bar(share)} {worded(said)}")
     if host.swapped:
         yield _labelled("", worded(say("live.swapping", rate=short_size(host.swapped))))
 
@@ -240,7 +240,7 @@ def _gpu(gpu: GpuView) -> Iterator[Text]:
     used, whole = short_size(gpu.memory_used), short_size(gpu.memory_total)
     busy, sm, tensor, dram = (_share(part) for part in (gpu.busy, gpu.sm, gpu.tensor, gpu.bandwidth))
     said = say("live.gpu", busy=busy, sm=sm, tensor=tensor, bandwidth=dram, used=used, total=whole)
-    yield _labelled(gpu.name, f"{_bar(gpu.busy or 0.0, _BAR)} {worded(said)}")
+    yield _labelled(gpu.name, f"{_bar(gpu.busy or 0.0)} {worded(said)}")
     board = say(
         "live.gpu_board",
         power=_amount(gpu.power, 0),
@@ -307,11 +307,11 @@ def _account(view: View, process: ProcessView) -> Iterator[Text]:
     yield _text("")
     yield _heading(live_words().SHARES)
     for part in rank["breakdown"][:_CAUSES]:
-        yield _text(f"{_bar(part['share'], _BAR)} {percent(part['share']):>4} {cause_title(part['cause'])}")
+        yield _text(f"{_bar(part['share'])} {percent(part['share']):>4} {cause_title(part['cause'])}")
     yield _text("")
     yield _heading(live_words().PHASES)
     for phase, share in list(rank.get("phases", {}).items())[:_CAUSES]:
-        yield _text(f"{_bar(share, _BAR)} {percent(share):>4} {clean(worded(phase))}")
+        yield _text(f"{_bar(share)} {percent(share):>4} {clean(worded(phase))}")
 
 
 def _findings(view: View, known: Outline | None, width: int) -> Iterator[Text]:

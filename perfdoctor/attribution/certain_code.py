@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from perfdoctor.attribution.mix_of_lines import CodeSeen
 from perfdoctor.knowledge import thresholds
@@ -11,7 +11,7 @@ from perfdoctor.knowledge.symbols import CodeKind
 from perfdoctor.metrics.own_code import by_owner, owner_of
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.code_location import CodeLocation, is_beside
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 from perfdoctor.timeline.threads import ThreadState
@@ -26,9 +26,9 @@ def is_blurred(job: JobTimeline, pid: int) -> bool:
     return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
 
 
-def computes(job: JobTimeline, pid: int, where: Callable[[CodeLocation], bool]) -> bool:
-    """Whether most of what a main thread runs in some places of its code is torch's arithmetic."""
-    found = (kind for kind, location in _certain_code(job, pid) if where(location))
+def computes_beside(job: JobTimeline, pid: int) -> bool:
+    """Whether most of what a main thread runs beside the model's passes is torch's arithmetic."""
+    found = (kind for kind, location in _certain_code(job, pid) if is_beside(location))
     return _are_most([kind in ("kernel", "check", "spin") for kind in found])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.attribution.certain_code import computes
+from perfdoctor.attribution.certain_code import computes_beside
 from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
 from perfdoctor.attribution.forks import Forks, read_forks
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_writing
@@ -104,7 +104,7 @@ def _computes_beside(job: JobTimeline, trainer: Process) -> bool:
     beside = list(filter(is_beside, running))
     updates = sum(location.phase == "optimizer" for location in running)
     much = len(beside) >= max(thresholds.MIN_SHARE * len(seen), thresholds.LIKE_UPDATES * updates)
-    return much and updates > 0 and computes(job, trainer.pid, is_beside)
+    return much and updates > 0 and computes_beside(job, trainer.pid)
 
 
 def _seen_training(job: JobTimeline, trainer: Process) -> list[Observation]:

@@ -97,17 +97,16 @@ def _peer_shares(job: JobTimeline, peer: Process, time_ns: int, writing: Writing
     return [replace(share, target=share.target or name) for share in shares]
 
 
-def serving_over(job: JobTimeline, pid: int, channel: str, time_ns: int, writing: Writing) -> Shares:
-    """What processes outside of the job's tree do that serve one of it through a kind of channel; ``IDLE`` if nothing.
+def serving_over_tcp(job: JobTimeline, pid: int, time_ns: int, writing: Writing) -> Shares:
+    """What processes outside of the job's tree do that serve one of it through a connection; ``IDLE`` if nothing.
 
     Args:
         job: the job.
         pid: whom they serve.
-        channel: ``pipe``, ``unix`` or ``tcp``.
         time_ns: the instant.
         writing: what the files of its trainer are written for.
     """
-    peers = [peer for peer in job.processes.children_of(pid) if peer.channel == channel and peer.alive_at(time_ns)]
+    peers = [peer for peer in job.processes.children_of(pid) if peer.channel == "tcp" and peer.alive_at(time_ns)]
     return equally(filter(None, (_peer_shares(job, peer, time_ns, writing) for peer in peers)))
 
 
@@ -163,7 +162,7 @@ def _on_network(job: JobTimeline, seen: Observation, writing: Writing) -> Shares
     """It waits for another host, or for a server on this one: then for what that does."""
     if not seen.is_on_network:
         return None
-    server = serving_over(job, seen.pid, "tcp", seen.time_ns, writing)
+    server = serving_over_tcp(job, seen.pid, seen.time_ns, writing)
     return server or all_of(NETWORK_READ, seen.location, seen.target)
 
 

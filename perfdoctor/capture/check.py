@@ -47,14 +47,14 @@ def preflight(pid: int | None, root: Path = Path("/")) -> list[Availability]:
         raise PerfDoctorError(f"Process {pid} has just ended.") from None
 
 
-def steps_availability(pid: int, root: Path = Path("/")) -> Availability:
+def steps_availability(pid: int) -> Availability:
     """Says whether the steps of a process could be counted, without touching it.
 
     Raises:
         PerfDoctorError: it has ended.
     """
     try:
-        return StepsProbe(root).check(Candidate(pid, root))
+        return StepsProbe().check(Candidate(pid))
     except OSError:
         raise PerfDoctorError(f"Process {pid} has just ended.") from None
 

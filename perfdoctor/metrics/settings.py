@@ -47,7 +47,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -178,11 +178,9 @@ def _uses(frames: Iterable[Frame]) -> Settings:
 
 def has_loader(job: JobTimeline, pids: set[int]) -> bool:
     """Whether any of some trainers gets its input from a DataLoader: it has workers, or was seen in its code."""
-    return any(job.processes.workers_of(pid) for pid in pids) or _any_frame(_stacks(job, pids), in_loader)
-
-
-def _any_frame(stacks: Iterable[tuple[Frame, ...]], shows: Callable[[Frame], bool]) -> bool:
-    return any(shows(frame) for stack in set(stacks) for frame in stack)
+    if any(job.processes.workers_of(pid) for pid in pids):
+        return True
+    return any(in_loader(frame) for stack in set(_stacks(job, pids)) for frame in stack)
 
 
 def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:

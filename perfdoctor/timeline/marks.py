@@ -95,11 +95,11 @@ class Segments(Sequence[Segment]):
         index = int(self.starts_ns.searchsorted(time_ns, side="right")) - 1
         return index if index >= 0 and time_ns < self.ends_ns[index] else -1
 
-    def names_at(self, times_ns: Times, otherwise: str) -> npt.NDArray[np.object_]:
-        """The names of what some instants lie in."""
-        names = np.array([*(part.name for part in self.parts), otherwise], dtype=object)
+    def names_at(self, times_ns: Times) -> npt.NDArray[np.object_]:
+        """The names of what some instants lie in; ``other`` for those in none."""
+        names = np.array([*(part.name for part in self.parts), "other"], dtype=object)
         if not len(self):
-            return np.full(len(times_ns), otherwise, dtype=object)
+            return np.full(len(times_ns), "other", dtype=object)
         index = self.starts_ns.searchsorted(times_ns, side="right") - 1
         inside = (index >= 0) & (times_ns < self.ends_ns[index])
         return np.asarray(names[np.where(inside, self.numbers[index], -1)])

@@ -105,7 +105,7 @@ class Steps:
 
     def names_at(self, times_ns: Times) -> npt.NDArray[np.object_]:
         """The names of the parts at some instants, "other" where there is none."""
-        return self._segments.names_at(times_ns, "other")
+        return self._segments.names_at(times_ns)
 
     def first_batch_ns(self, time_ns: int) -> int:
         """Where the first wait for a loader's batch after an instant ends, or training work begins without one."""

@@ -125,8 +125,8 @@ def _bytes(trace: Trace, row: int) -> float:
     message = trace.messages.get(row)
     if message is None or message.elements < 0:
         return float("nan")
-    return message.elements * _dtype_bytes(message.dtype, profiler.MESSAGE_BYTES)
+    return message.elements * _dtype_bytes(message.dtype)
 
 
-def _dtype_bytes(dtype: str, known: Mapping[str, int]) -> int:
-    return next((size for name, size in known.items() if name in dtype.lower()), 1)
+def _dtype_bytes(dtype: str) -> int:
+    return next((size for name, size in profiler.MESSAGE_BYTES.items() if name in dtype.lower()), 1)

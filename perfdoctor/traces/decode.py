@@ -96,7 +96,7 @@ class Pieces:
         """Reads up to the first event; False if there is no list of events."""
         self._read_more()
         self._is_list = _LIST_ROOT.match(self._text) is not None
-        opening = self._search(_LIST_ROOT if self._is_list else _ARRAY, 0)
+        opening = self._search(_LIST_ROOT if self._is_list else _ARRAY)
         self.is_trace = opening is not None
         end = len(self._text) if opening is None else opening[1]
         self.beginning = bytes(self._text[:end])
@@ -113,8 +113,9 @@ class Pieces:
                 return True
         return False
 
-    def _search(self, pattern: re.Pattern[bytes], start: int) -> tuple[int, int] | None:
-        """Start and end of the first match from a place on, reading on as far as needed."""
+    def _search(self, pattern: re.Pattern[bytes]) -> tuple[int, int] | None:
+        """Start and end of the first match, reading on as far as needed."""
+        start = 0
         while True:
             if (found := pattern.search(self._text, start)) is not None:
                 return found.span()

@@ -120,18 +120,14 @@ class Situation:
         return 1 / (1 - ended) if 0 < ended < 1 else None
 
 
-def own_cores(root: Path = Path("/")) -> tuple[int, ...]:
-    """The cores on which what this process starts may run; those of one package together, and threads of one core.
-
-    Args:
-        root: where /sys is.
-    """
-    return tuple(sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core, root), core)))
+def own_cores() -> tuple[int, ...]:
+    """The cores on which what this process starts may run; those of one package together, and threads of one core."""
+    return tuple(sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core), core)))
 
 
-def _place(core: int, root: Path) -> tuple[int, int]:
+def _place(core: int) -> tuple[int, int]:
     """Package and number of a core, which the threads of one core share; its own number where nothing is said."""
-    topology = root / f"sys/devices/system/cpu/cpu{core}/topology"
+    topology = Path(f"/sys/devices/system/cpu/cpu{core}/topology")
     with suppress(OSError, ValueError):
         return int((topology / "physical_package_id").read_text()), int((topology / "core_id").read_text())
     return 0, core

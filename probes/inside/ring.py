@@ -98,7 +98,7 @@ class RingWriter:
 
     def __init__(self, thread: int) -> None:
         self.fd = anonymous_file(NAME)
-        _take_space(self.fd, SIZE)
+        _take_space(self.fd)
         self._memory = mmap.mmap(self.fd, SIZE)
         self._text_end = 0
         self._number = 0
@@ -297,10 +297,10 @@ def anonymous_file(name: str) -> int:
         return fd
 
 
-def _take_space(fd: int, size: int) -> None:
+def _take_space(fd: int) -> None:
     """Takes all of a file's space now: memory that runs short must not become a SIGBUS later."""
     try:
-        os.posix_fallocate(fd, 0, size)
+        os.posix_fallocate(fd, 0, SIZE)
     except OSError:
         os.close(fd)
         raise

@@ -21,17 +21,13 @@ _LIBRARIES = ("libc.so", "libc-", "ld-musl", "libc.musl")
 _OFFSETS: dict[tuple[int, int, int], int | None] = {}
 
 
-def environment_of(pid: int, root: Path = Path("/")) -> dict[str, str] | None:
+def environment_of(pid: int) -> dict[str, str] | None:
     """The variables of a process: as they are now, or as it was started where its memory may not be read.
-
-    Args:
-        pid: the process.
-        root: where /proc is.
 
     Returns:
         None where neither can be read.
     """
-    process = root / f"proc/{pid}"
+    process = Path(f"/proc/{pid}")
     return _present(process) or _initial(process)
 
 

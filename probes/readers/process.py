@@ -97,10 +97,10 @@ def uses_torch(pid: int, root: Path = Path("/")) -> bool | None:
     return any(library in maps for library in TORCH_LIBRARIES)
 
 
-def has_mapped(pid: int, file: bytes, root: Path = Path("/")) -> bool:
+def has_mapped(pid: int, file: bytes) -> bool:
     """Whether a file whose path ends so is mapped into a process; not where that cannot be read."""
     try:
-        return file + b"\n" in (root / f"proc/{pid}/maps").read_bytes()
+        return file + b"\n" in Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return False
 

@@ -37,7 +37,7 @@ from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.own_code import below, by_function, without_torch
-from perfdoctor.metrics.own_gradients import part_in_call, unused_pass
+from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds

@@ -12,8 +12,8 @@ from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER, LOADERS, SAME_ARGUMENTS
 from perfdoctor.metrics.own_code import by_function, owner_of
-from perfdoctor.metrics.own_draws import part_after_draws
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
+from perfdoctor.metrics.own_source import part_after_draws
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline

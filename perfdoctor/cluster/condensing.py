@@ -1,4 +1,6 @@
-"""A rank in at most 10 KB: what the merging of ranks needs, to the microsecond, and the names that take most time.
+"""One file to what remains of it: a function of its address, which runs in any process, on any machine.
+
+That is a rank in at most 10 KB: what the merging of ranks needs, to the microsecond, and the names that take most time.
 
 The ranks of a host's recording have as much each, for what rules read of it.
 """
@@ -8,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 
 from perfdoctor.analysis.host import HostSummary
+from perfdoctor.cluster.files import File
 from perfdoctor.cluster.packing import pack
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.messages import say
+from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.remote import at_hand
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.call_sites import NOT_SEEN, CallSites
 from perfdoctor.traces.collectives import Collectives
@@ -34,6 +40,35 @@ _MOST = 300  # collectives: more never fit
 _UNIT_NS = 100.0  # times are rounded to this, since round numbers pack better
 
 _LAST_ONLY = NotExamined("ranks", say("cluster.last_collectives"), say("cluster.fewer_steps"))
+
+
+def summarise(file: File) -> bytes:
+    """What remains of a trace or of a recording: at most 10 KB for each rank in it.
+
+    Returns:
+        What ``perfdoctor.cluster.packing.unpack`` makes a ``Rank`` or a ``Host`` of.
+
+    Raises:
+        PerfDoctorError: it cannot be read, or holds no trace or recording.
+    """
+    with at_hand(file.address) as path:
+        return _of_trace(path) if file.kind == "trace" else _of_recording(path)
+
+
+def _of_trace(path: Path) -> bytes:
+    from perfdoctor.traces.rank import summarize
+    from perfdoctor.traces.reader import read_trace
+
+    with collector_paused():
+        return condense(summarize(read_trace(path)))
+
+
+def _of_recording(path: Path) -> bytes:
+    from perfdoctor.analysis.from_one_host import summarise_recording
+    from perfdoctor.recording.reader import Recording
+
+    with Recording.open(path) as recording:
+        return condense_host(summarise_recording(recording))
 
 
 def condense(rank: Rank) -> bytes:

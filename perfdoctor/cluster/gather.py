@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfdoctor.cluster.condensing import summarise
 from perfdoctor.cluster.fan_out import Engine, fan_out
 from perfdoctor.cluster.files import File
 from perfdoctor.cluster.kept import Kept
 from perfdoctor.cluster.packing import Damaged, Shared, unpack
-from perfdoctor.cluster.summary import summarise
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say

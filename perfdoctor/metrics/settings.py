@@ -58,8 +58,7 @@ from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helpers import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_gradients import unused_pass
-from perfdoctor.metrics.own_state import made_of_state
+from perfdoctor.metrics.own_source import made_of_state, unused_pass
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings

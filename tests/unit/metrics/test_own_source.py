@@ -1,13 +1,16 @@
-"""What part of some lines' time follows a draw at random."""
+"""How much of the time lies in a pass whose gradients nobody uses, and behind a draw at random."""
 
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.own_draws import part_after_draws
-from perfdoctor.recording.own_source import SourceDraw
+from perfdoctor.metrics.own_source import part_after_draws, part_in_call, unused_pass
+from perfdoctor.recording.own_source import SourceCall, SourceDraw
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
+CALL = SourceCall("/job/gan.py", 7, "fake = self.G(\n    noise,\n)", "G", "critic_step", False)
+LOADER = SourceCall("/job/gan.py", 2, "DataLoader(held_out)", "DataLoader", "main", False)
+MODULE = Frame("/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", "_call_impl", 1750)
 DATA, TRAIN = "/home/me/data.py", "/home/me/train.py"
 TORCH = "/v/lib/python3.11/site-packages/torch"
 LOOP = Frame(TRAIN, "main", 20)
@@ -15,6 +18,22 @@ BACKWARD = (Frame(TRAIN, "main", 22), Frame(f"{TORCH}/_tensor.py", "Tensor.backw
 DECODE = (LOOP, Frame(DATA, "get", 5), Frame(DATA, "decode", 30))
 ROTATE = (LOOP, Frame(DATA, "get", 7), Frame(DATA, "rotate", 40))
 LINES = {f"{DATA}:30 decode": 3.0, f"{DATA}:40 rotate": 1.0}
+
+
+def test_what_a_call_takes_is_all_that_was_seen_below_it() -> None:
+    outermost = Frame("/job/gan.py", "<module>", 60)
+    inside = (outermost, Frame("/job/gan.py", "Gan.critic_step", 8), MODULE)
+    elsewhere = (outermost, Frame("/job/gan.py", "Gan.generator_step", 30), MODULE)
+    job = jobs.timeline([*jobs.process(10), *jobs.stacks(10, inside, inside, *[elsewhere] * 6, times=160)])
+    part = part_in_call(job.stacks, CALL)
+    assert part is not None
+    assert abs(part - 0.25) < 0.02
+    assert part_in_call(jobs.timeline(jobs.process(10)).stacks, CALL) is None
+
+
+def test_other_calls_that_nothing_uses_are_no_passes() -> None:
+    assert unused_pass([LOADER, CALL]) is CALL
+    assert unused_pass([LOADER, CALL._replace(used=None)]) is None
 
 
 def part(*draws: SourceDraw, lines: dict[str, float] = LINES) -> float | None:

@@ -1,0 +1,99 @@
+"""How much of the time lies where the job's own source says something of it.
+
+That is in passes whose gradients nobody uses; behind a draw at random, since what comes before is the same in each
+epoch; and where batches are made of what the training loop changes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.knowledge.libraries import LOADERS, UPDATES
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceState
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import PREPARES
+from perfdoctor.timeline.stacks import Stacks
+
+
+def unused_pass(calls: Iterable[SourceCall]) -> SourceCall | None:
+    """Where a module is called whose gradients nobody uses: the first of such calls; None if there is none."""
+    others = (call for call in calls if call.callee not in UPDATES and call.callee not in LOADERS)
+    return next((call for call in others if call.is_unused), None)
+
+
+def part_in_call(stacks: Stacks, call: SourceCall) -> float | None:
+    """The fraction of the main threads' time that lies in a call, and in what that calls; None where none was seen."""
+    spent = stacks.spent_ns()
+    lines = range(call.line, call.line + call.text.count("\n") + 1)
+    inside = sum(
+        amount
+        for number, amount in spent.items()
+        if any(
+            frame.file == call.file and frame.line in lines and frame.simple_name == call.function
+            for frame in stacks.frames[number]
+        )
+    )
+    return inside / spent.total if spent.total else None
+
+
+def part_after_draws(stacks: Stacks, draws: Iterable[SourceDraw], lines: Mapping[str, float]) -> float | None:
+    """The fraction of the time of some lines that lies behind a draw, in their own function or in one that called it.
+
+    Args:
+        stacks: the job's.
+        draws: in its source.
+        lines: of the job's own, ``"file.py:12 function"`` to an amount.
+
+    Returns:
+        None where none of the lines was on a stack.
+    """
+    by_file: dict[str, list[SourceDraw]] = {}
+    for draw in draws:
+        by_file.setdefault(draw.file, []).append(draw)
+    spent = stacks.spent_ns()
+    train = {
+        (frame.file, frame.function)
+        for number in spent
+        if stacks.locations[number].phase == "backward"
+        for frame in stacks.frames[number]
+    }
+    whole: Amounts[str] = Amounts()
+    behind: Amounts[str] = Amounts()
+    for number, amount_ns in spent.items():
+        line = stacks.locations[number].line
+        whole[line] += amount_ns
+        if any(_is_behind(frame, by_file.get(frame.file, ()), train) for frame in stacks.frames[number]):
+            behind[line] += amount_ns
+    seen = {line: amount for line, amount in lines.items() if whole[line]}
+    total = sum(seen.values())
+    return sum(amount * behind[line] / whole[line] for line, amount in seen.items()) / total if total else None
+
+
+def _is_behind(frame: Frame, draws: Iterable[SourceDraw], train: Collection[tuple[str, str]]) -> bool:
+    """Whether a call is at a line behind a draw; what a function that trains draws before its loops, it draws once."""
+    trains = (frame.file, frame.function) in train
+    inside = (one for one in draws if one.line <= frame.line <= one.last_line)
+    return is_own(frame) and any(one.in_loop or not trains for one in inside)
+
+
+def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
+    """Where a loop makes most of its batches of what it changes; "" where it does not.
+
+    Args:
+        stacks: the job's.
+        statements: in its source.
+    """
+    lines = {(one.file, line) for one in statements for line in range(one.line, one.last_line + 1)}
+    whole, made = 0.0, Amounts[str]()
+    for number, amount_ns in stacks.spent_ns().items():
+        if stacks.locations[number].detail != PREPARES:
+            continue
+        whole += amount_ns
+        frames = [frame for frame in stacks.frames[number] if (frame.file, frame.line) in lines]
+        if frames:
+            made[f"{frames[0].file}:{frames[0].line} {frames[0].function}"] += amount_ns
+    if not whole or made.total < thresholds.MOSTLY * whole:
+        return ""
+    return max(made, key=lambda place: made[place])

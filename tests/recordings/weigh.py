@@ -74,8 +74,13 @@ def _empty(*_: Any, **__: Any) -> tuple[()]:
     return ()
 
 
+def _joined(_: Any, value: Any, *__: Any, **___: Any) -> Any:
+    return [one for some in value for one in some]
+
+
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "none": _none, "first": _first, "second": _second, "zero": _zero, "no": _no, "empty": _empty,
+    "joined": _joined,
 }  # fmt: skip
 _ATTRIBUTION, _TIMELINE = "perfdoctor.attribution", "perfdoctor.timeline"
 # A mechanism by its name, and how it is switched off.
@@ -89,7 +94,7 @@ MECHANISMS: dict[str, Change] = {
     "waits for restarted workers": Change(f"{_ATTRIBUTION}.context", "_restart_waits", "empty"),
     "pipeline: what goes with the largest stage": Change(f"{_ATTRIBUTION}.attribute", "charge_slowest_stage", "second"),
     "excess of late ranks": Change(f"{_ATTRIBUTION}.attribute", "charge_excess", "first"),
-    "latency, not bandwidth": Change(f"{_ATTRIBUTION}.attribute", "name_latency", "second"),
+    "latency, not bandwidth": Change(f"{_ATTRIBUTION}.attribute", "name_latency", "joined"),
     "mutual rank waits": Change(f"{_ATTRIBUTION}.collectives", "AllRanks.mutual", "zero"),
     "waits that only ranks are left for": Change(
         f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"

@@ -35,24 +35,45 @@ class Gain:
         return Gain(min(self.least, room), min(self.likely, room), min(self.most, room))
 
 
-# From the case, the cause and what the advice says to what it frees; None where the numbers for it are missing.
-Estimate = Callable[[Case, str, Mapping[str, Any]], Gain | None]
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A fix for a cause, to be asked for what its advice says: ``fix["lines"]``.
+
+    Attributes:
+        case: what was measured.
+        cause: its id.
+        values: what the advice says, by name.
+    """
+
+    case: Case
+    cause: str
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def share(self) -> float:
+        """Fraction of the wall time that went into the cause."""
+        return self.case.share(self.cause)
+
+    def frees(self, least: float, likely: float, most: float) -> Gain:
+        """Parts of the cause, each of the share that sampling would have shown at least and at most."""
+        low, high = self.case.range_of(self.cause)
+        return Gain(least * low, likely * self.share, most * high)
+
+    def frees_exactly(self, part: float) -> Gain:
+        """A part of the cause that is sure but for the sampling."""
+        return self.frees(part, part, part)
 
 
-def _of_share(case: Case, cause: str, least: float, likely: float, most: float) -> Gain:
-    """Parts of the cause, each of the share that sampling would have shown at least and at most."""
-    low, high = case.range_of(cause)
-    return Gain(least * low, likely * case.share(cause), most * high)
-
-
-def _exactly(case: Case, cause: str, part: float) -> Gain:
-    """A part of the cause that is sure but for the sampling."""
-    return _of_share(case, cause, part, part, part)
+# What a fix frees; None where the numbers for it are missing.
+Estimate = Callable[[Proposed], Gain | None]
 
 
 def known_part(part: float, least: float | None = None) -> Estimate:
     """A known part of the cause, or at least another one."""
-    return lambda case, cause, _: _of_share(case, cause, part if least is None else least, part, part)
+    return lambda fix: fix.frees(part if least is None else least, part, part)
 
 
 ALL = known_part(1.0)
@@ -60,124 +81,124 @@ UP_TO_ALL = known_part(1.0, least=0.0)
 HALF = known_part(0.5, least=0.0)
 
 
-def of_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def of_line(fix: Proposed) -> Gain | None:
     """The named line's own part of the cause, as far as it can be spared."""
-    lines = case.lines.get(cause, ())
-    part = lines[0][1] if lines and values["line"] else 1.0
-    return _of_share(case, cause, 0.0, part, part)
+    lines = fix.case.lines.get(fix.cause, ())
+    part = lines[0][1] if lines and fix["line"] else 1.0
+    return fix.frees(0.0, part, part)
 
 
-def before_draws(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def before_draws(fix: Proposed) -> Gain:
     """What is the same in each epoch."""
-    kept = 1 - (values["drawn"] or 0.0)
-    return _of_share(case, cause, 0.0, kept, kept)
+    kept = 1 - (fix["drawn"] or 0.0)
+    return fix.frees(0.0, kept, kept)
 
 
-def of_called_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def of_called_line(fix: Proposed) -> Gain | None:
     """The same of a line that calls operations."""
-    parts = {**dict(case.lines.get(cause, ())), **dict(case.called_lines.get(cause, ()))}
-    part = parts.get(values["line"], 1.0)
-    return _of_share(case, cause, 0.0, part, part)
+    parts = {**dict(fix.case.lines.get(fix.cause, ())), **dict(fix.case.called_lines.get(fix.cause, ()))}
+    part = parts.get(fix["line"], 1.0)
+    return fix.frees(0.0, part, part)
 
 
-def of_loop(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def of_loop(fix: Proposed) -> Gain:
     """What a loop calls, next to all of which goes where one operation stands for it.
 
     Of the arithmetic in it half is taken to go as well: small operations begin and end more than they compute. Where
     two such loops were mended, 0.39 and 0.70 of the time went, and their calls alone were 0.11 and 0.44 of it.
     """
-    parts = [{one.line: one.part for one in _loops(case, about)} for about in (cause, MODEL_COMPUTE)]
-    calls, arithmetic = (some.get(values["line"], 0.0) for some in parts)
-    beside = case.share(MODEL_COMPUTE) * arithmetic / 2
-    gain = _of_share(case, cause, 0.0, calls, calls)
+    parts = [{one.line: one.part for one in _loops(fix.case, about)} for about in (fix.cause, MODEL_COMPUTE)]
+    calls, arithmetic = (some.get(fix["line"], 0.0) for some in parts)
+    beside = fix.case.share(MODEL_COMPUTE) * arithmetic / 2
+    gain = fix.frees(0.0, calls, calls)
     return Gain(0.0, gain.likely + beside, gain.most + beside)
 
 
-def of_sequence(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def of_sequence(fix: Proposed) -> Gain:
     """The same where a layer goes over the sequence: cuDNN has each in one call, a CPU only the LSTM (oneDNN).
 
     On a CPU the others still call what the cell calls, but for the product with the input: of a time that was nearly
     all in such a loop 0.33 (GRU), 0.49 (RNN) and 0.58 to 0.73 (LSTM) went (measured, 40 pieces, torch 2.13).
     """
-    whole = of_loop(case, cause, values)
-    part = 1.0 if values["layer"] == "LSTM" or case.uses_gpu else 0.5
+    whole = of_loop(fix)
+    part = 1.0 if fix["layer"] == "LSTM" or fix.case.uses_gpu else 0.5
     return Gain(0.0, part * whole.likely, part * whole.most)
 
 
-def by_larger_batch(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_larger_batch(fix: Proposed) -> Gain:
     """Half of the calls per sample; not of those in loops that may go over the samples."""
-    part = max(0.0, 1 - sum(one.part for one in _loops(case, cause) if not one.carries)) / 2
-    return _of_share(case, cause, 0.0, part, part)
+    part = max(0.0, 1 - sum(one.part for one in _loops(fix.case, fix.cause) if not one.carries)) / 2
+    return fix.frees(0.0, part, part)
 
 
 def _loops(case: Case, cause: str) -> tuple[CostlyLoop, ...]:
     return (case.loops or {}).get(cause, ())
 
 
-def of_done_alone(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def of_done_alone(fix: Proposed) -> Gain:
     """What one rank does alone, as far as the others wait for it; no rank waits once it is gone."""
-    likely = min(values["share"], values["waited"])
-    return Gain(likely / 2, likely, max(values["share"], values["waited"]))
+    likely = min(fix["share"], fix["waited"])
+    return Gain(likely / 2, likely, max(fix["share"], fix["waited"]))
 
 
-def of_named_lines(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def of_named_lines(fix: Proposed) -> Gain | None:
     """The parts of the cause in the functions that are named, as far as they can be spared."""
-    parts = dict(case.python_lines.get(cause, ()))
-    named = sum(parts.get(line, 0.0) for line in values["lines"])
-    known = min(1.0, named) if named else float(values["part"])
-    return _of_share(case, cause, 0.0, known, known)
+    parts = dict(fix.case.python_lines.get(fix.cause, ()))
+    named = sum(parts.get(line, 0.0) for line in fix["lines"])
+    known = min(1.0, named) if named else float(fix["part"])
+    return fix.frees(0.0, known, known)
 
 
-def of_functions(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def of_functions(fix: Proposed) -> Gain | None:
     """All of the time in functions that run without torch, or else as ``of_named_lines``."""
-    share = values["share"]
-    return of_named_lines(case, cause, values) if share is None else Gain(0.0, share, share)
+    share = fix["share"]
+    return of_named_lines(fix) if share is None else Gain(0.0, share, share)
 
 
 def value(name: str, least: float = 1.0) -> Estimate:
     """A fraction of the wall time that the advice itself says, or at least a part of it."""
-    return lambda case, cause, values: Gain(least * values[name], values[name], values[name])
+    return lambda fix: Gain(least * fix[name], fix[name], fix[name])
 
 
-def without_checkpoints(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def without_checkpoints(fix: Proposed) -> Gain:
     """What is computed again, if memory has room for what is then kept."""
-    return Gain(0.0 if values["full"] else values["again"], values["again"], values["again"])
+    return Gain(0.0 if fix["full"] else fix["again"], fix["again"], fix["again"])
 
 
-def without_recomputing(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def without_recomputing(fix: Proposed) -> Gain:
     """The same on a CPU, and Python's hooks for each tensor that a block does not keep.
 
     Measured on two transformers: stacks were in passes that run again for 0.20 and 0.23 of the time, and 0.34 and 0.29
     went.
     """
-    again = values["again"]
-    return Gain(0.0 if values["full"] else again, 1.2 * again, 1.7 * again)
+    again = fix["again"]
+    return Gain(0.0 if fix["full"] else again, 1.2 * again, 1.7 * again)
 
 
-def by_freezing(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def by_freezing(fix: Proposed) -> Gain | None:
     """Most of the backward pass, if what is trained is at the end of the model; next to nothing if at its beginning.
 
     Of one that took half of the time three quarters went (measured, convolutions with a linear layer that is trained).
     """
-    backward = values["backward"]
+    backward = fix["backward"]
     return None if backward is None else Gain(0.0, 0.75 * backward, backward)
 
 
-def without_gradients(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def without_gradients(fix: Proposed) -> Gain | None:
     """What the backward pass takes for a part of the forward pass: as much of it as that is of the forward pass.
 
     Or half as much again, where that part's layers are dearer backwards than the others (0.31 measured, 0.20 told).
     """
-    forward = case.phase("forward") + case.phase("loss")
-    if values["part"] is None or not forward:
+    forward = fix.case.phase("forward") + fix.case.phase("loss")
+    if fix["part"] is None or not forward:
         return None
-    backward = min(1.0, values["part"] / forward) * case.phase("backward")
+    backward = min(1.0, fix["part"] / forward) * fix.case.phase("backward")
     return Gain(backward / 2, backward, 1.5 * backward)
 
 
 def part_value(name: str) -> Estimate:
     """A part of the cause that the advice itself says."""
-    return lambda case, cause, values: None if values[name] is None else _exactly(case, cause, values[name])
+    return lambda fix: None if fix[name] is None else fix.frees_exactly(fix[name])
 
 
 # Ranks that share the model gather its parameters for the forward and for the backward pass, and reduce gradients that
@@ -185,176 +206,177 @@ def part_value(name: str) -> Estimate:
 OF_THREE = 1 / 3
 
 
-def by_fewer_exchanges(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def by_fewer_exchanges(fix: Proposed) -> Gain | None:
     """Three exchanges of gradients in four, or two; where ranks share the model, parameters go over as before.
 
     DeepSpeed exchanges in each backward pass in some of its stages, and which one it is is not seen.
     """
-    way = case.settings.get("parallel")
+    way = fix.case.settings.get("parallel")
     if way == DEEPSPEED:
         return None
     part = OF_THREE if way in SHARDED else 1.0
-    return _of_share(case, cause, 0.5 * part, 0.75 * part, 0.75 * part)
+    return fix.frees(0.5 * part, 0.75 * part, 0.75 * part)
 
 
-def less_often(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def less_often(fix: Proposed) -> Gain:
     """All but one of so many times."""
-    return _exactly(case, cause, 1 - 1 / values["times"])
+    return fix.frees_exactly(1 - 1 / fix["times"])
 
 
-def by_fewer_evaluations(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_fewer_evaluations(fix: Proposed) -> Gain:
     """All but one of so many evaluations, with what else they take: the batches that they read, and their log.
 
     That may be work that was to be done in any case: batches that workers prepare ahead for the training.
     """
-    passes, rarer = less_often(case, cause, values), 1 - 1 / values["times"]
-    whole = rarer * max(case.share(cause), case.mean_of("own_evaluating"))
+    passes, rarer = less_often(fix), 1 - 1 / fix["times"]
+    whole = rarer * max(fix.share, fix.case.mean_of("own_evaluating"))
     return Gain(passes.least, whole, max(passes.most, whole))
 
 
-def by_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def by_workers(fix: Proposed) -> Gain | None:
     """What the plan leaves; workers help against all causes in the input, and this one gains no more than its share."""
-    plan, share = plan_workers(case, cause), case.share(cause)
+    plan, share = plan_workers(fix.case, fix.cause), fix.share
     if plan is None:
         return None
-    low, high = case.range_of(cause)
+    low, high = fix.case.range_of(fix.cause)
     # Without free cores a worker takes one from the arithmetic; what comes over a network may be all that it carries.
-    known = low if plan.cores is not None and not case.comes_over_network(cause) else 0.0
+    known = low if plan.cores is not None and not fix.case.comes_over_network(fix.cause) else 0.0
     return Gain(min(known, max(0.0, 1 - plan.worst)), min(share, 1 - plan.pace), min(high, 1 - plan.best))
 
 
-def by_even_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def by_even_workers(fix: Proposed) -> Gain | None:
     """All of it, as far as workers that are equally busy are fast enough."""
-    plan = plan_workers(case, cause)
+    plan = plan_workers(fix.case, fix.cause)
     if plan is None or not plan.now:
         return None
     left = max(plan.own, plan.busy / plan.now)
-    return _exactly(case, cause, 1.0).within(left)
+    return fix.frees_exactly(1.0).within(left)
 
 
-def by_no_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def by_no_workers(fix: Proposed) -> Gain | None:
     """Starting and handing over, as far as what workers prepare now leaves of that."""
-    likely = freed_without_workers(case, cause)
-    return likely if likely is None else Gain(0.0, likely, sum(case.range_of(one)[1] for one in OF_WORKERS))
+    likely = freed_without_workers(fix.case, fix.cause)
+    return likely if likely is None else Gain(0.0, likely, sum(fix.case.range_of(one)[1] for one in OF_WORKERS))
 
 
-def by_asking_together(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_asking_together(fix: Proposed) -> Gain:
     """Of all waiting for helpers, what they take less when as many work at once as there are cores for.
 
     That goes to several causes: what the helpers do, and handing it over.
     """
-    waited, now = sum(map(case.share, INPUT_CAUSES)), max(1.0, values["at_once"] or 1.0)
-    together = min(values["helpers"], case.setting("cores") or values["helpers"])
-    likely, most = (max(0.0, waited * (1 - now / number)) for number in (together, values["helpers"]))
+    waited, now = sum(map(fix.case.share, INPUT_CAUSES)), max(1.0, fix["at_once"] or 1.0)
+    together = min(fix["helpers"], fix.case.setting("cores") or fix["helpers"])
+    likely, most = (max(0.0, waited * (1 - now / number)) for number in (together, fix["helpers"]))
     return Gain(likely / 2, likely, most)
 
 
-def beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def beside(fix: Proposed) -> Gain:
     """All of it, where the work goes on beside the training: it still takes its time, and its share of the cores."""
-    share, cores = case.share(cause), case.setting("cores")
-    left = max(share, cores_floor(case, share, cores) if cores else share)
-    return _of_share(case, cause, 0.5, 1.0, 1.0).within(left)
+    share, cores = fix.share, fix.case.setting("cores")
+    left = max(share, cores_floor(fix.case, share, cores) if cores else share)
+    return fix.frees(0.5, 1.0, 1.0).within(left)
 
 
-def by_tensor_cores(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_tensor_cores(fix: Proposed) -> Gain:
     """What matrix kernels in full precision take longer than tensor cores would; of a trace, as far as they do."""
-    full = case.number("traced_matrix_fp32")
-    part = (1.0 if full is None else full) * (1 - 1 / tensor_core_speedup(values["capability"]))
-    return _of_share(case, cause, 0.0, part, part)
+    full = fix.case.number("traced_matrix_fp32")
+    part = (1.0 if full is None else full) * (1 - 1 / tensor_core_speedup(fix["capability"]))
+    return fix.frees(0.0, part, part)
 
 
-def by_fused_update(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+def by_fused_update(fix: Proposed) -> Gain | None:
     """The calls of the optimizer's step, of which some stay, and the arithmetic of Adam's on a CPU.
 
     That goes over memory a dozen times, where the fused one does once: steps of four sizes of models took 4.3 to 8.3
     times as long, AdamW's 2.3 to 7.9, so that 0.75 of them go, 0.56 to 0.88. Of the calls about a half went in four
     jobs with small models (all measured, 2 threads). What other optimizers compute becomes cheaper at best.
     """
-    parts = [trainer.number("own_updating") for trainer in case.trainers]
+    parts = [trainer.number("own_updating") for trainer in fix.case.trainers]
     known = [part for part in parts if part is not None]
     calls = sum(known) / max(1, len(known))
-    if case.settings.get("update") == ADAM and not case.uses_gpu:
-        arithmetic = max(0.0, values["share"] - calls)
+    if fix.case.settings.get("update") == ADAM and not fix.case.uses_gpu:
+        arithmetic = max(0.0, fix["share"] - calls)
         return Gain(
             0.56 * arithmetic + 0.3 * calls,
             0.75 * arithmetic + 0.5 * calls,
             0.88 * arithmetic + 0.8 * calls,
         )
-    return Gain(calls / 2, calls, max(calls, values["share"])) if known else None
+    return Gain(calls / 2, calls, max(calls, fix["share"])) if known else None
 
 
-def by_no_call(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_no_call(fix: Proposed) -> Gain:
     """What is collected by hand; at lines beside it Python may collect a part of that itself."""
-    return _of_share(case, cause, 0.8 * values["part"], values["part"], 1.0)
+    return fix.frees(0.8 * fix["part"], fix["part"], 1.0)
 
 
-def by_fewer_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_fewer_workers(fix: Proposed) -> Gain:
     """The part of the queues that workers make, as far as they are what keeps the job's cores busy."""
-    workers, job = case.number("worker_cores"), case.number("job_cores")
+    workers, job = fix.case.number("worker_cores"), fix.case.number("job_cores")
     part = min(1.0, workers / job) if workers is not None and job else 1.0
-    return _of_share(case, cause, 0.0, part, 1.0)
+    return fix.frees(0.0, part, 1.0)
 
 
-def by_fewer_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_fewer_threads(fix: Proposed) -> Gain:
     """The queues; and, of the arithmetic, what threads beyond the cores spend on waking and waiting for each other.
 
     That part is not seen, so it is in the range only (measured: 4.7 times the pace where queues alone said 2.7).
     """
-    low, high = case.range_of(cause)
-    beyond = max(0.0, 1 - values["cores"] / values["runnable"])
-    return Gain(0.5 * low, case.share(cause), min(1.0, high + beyond * case.share(MODEL_COMPUTE)))
+    low, high = fix.case.range_of(fix.cause)
+    beyond = max(0.0, 1 - fix["cores"] / fix["runnable"])
+    return Gain(0.5 * low, fix.share, min(1.0, high + beyond * fix.case.share(MODEL_COMPUTE)))
 
 
-def by_tensors(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_tensors(fix: Proposed) -> Gain:
     """What is spent in the tables' own code, and what is computed of their rows."""
-    return _of_share(case, cause, 0.5 * values["part"], values["part"], 1.0)
+    return fix.frees(0.5 * fix["part"], fix["part"], 1.0)
 
 
-def fewer_threads_beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def fewer_threads_beside(fix: Proposed) -> Gain:
     """What the advice says of neighbours, or at most the queues."""
-    likely = 1 - 1 / values["gain"]
-    return Gain(0.0, likely, max(likely, case.range_of(cause)[1]))
+    likely = 1 - 1 / fix["gain"]
+    return Gain(0.0, likely, max(likely, fix.case.range_of(fix.cause)[1]))
 
 
-def on_other_cores(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def on_other_cores(fix: Proposed) -> Gain:
     """All of it where there is a core for whoever works at the same time; else no more than the cores allow."""
-    cores, busy = case.setting("cores"), 1 + max(1, max((trainer.workers for trainer in case.trainers), default=0))
-    full = cores is not None and cores < busy * len(case.trainers)
-    return _of_share(case, cause, 0.5, 1.0, 1.0).within(cores_floor(case, 1.0, cores) if full and cores else None)
+    cores = fix.case.setting("cores")
+    busy = 1 + max(1, max((trainer.workers for trainer in fix.case.trainers), default=0))
+    full = cores is not None and cores < busy * len(fix.case.trainers)
+    return fix.frees(0.5, 1.0, 1.0).within(cores_floor(fix.case, 1.0, cores) if full and cores else None)
 
 
-def by_single_precision(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_single_precision(fix: Proposed) -> Gain:
     """Half of what is in double precision: registers hold, and memory moves, twice as many numbers at a time.
 
     Convolutions cost more than twice as much: in single precision oneDNN does them without laying windows out. Of
     the arithmetic of three models without convolutions 0.47 to 0.69 went, of four with them 0.63 to 0.89; and of one
     of elementary functions 0.89 (measured, 2 threads, AVX-512).
     """
-    likely, most = (0.67, 0.9) if values["unfolds"] else (0.5, 0.7)
-    return _of_share(case, cause, 0.4 * values["part"], likely * values["part"], most * values["part"])
+    likely, most = (0.67, 0.9) if fix["unfolds"] else (0.5, 0.7)
+    return fix.frees(0.4 * fix["part"], likely * fix["part"], most * fix["part"])
 
 
-def by_kept_memory(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_kept_memory(fix: Proposed) -> Gain:
     """What the faults take, and at most a third more: threads of a pool wait for each other to have theirs.
 
     Of three models told 0.16, 0.12 and 0.06 it was 0.21, 0.14 and 0.07 (measured, 2 threads).
     """
-    return Gain(0.5 * values["part"], values["part"], 4 / 3 * values["part"])
+    return Gain(0.5 * fix["part"], fix["part"], 4 / 3 * fix["part"])
 
 
-def by_more_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def by_more_threads(fix: Proposed) -> Gain:
     """The arithmetic, which scales a little worse than with the number of threads.
 
     Operations must be large for that. Where calling them takes as long as they do, a second thread brought 1.09 times
     the pace (measured), where it took 0.4 times as long 1.3 times, and 1.6 times where 0.1: there is work for no more
     threads than for one, and one more for each time that the arithmetic takes as long as the calls.
     """
-    calls = case.share(PYTHON_OVERHEAD)
-    useful = 1 + case.share(MODEL_COMPUTE) / calls if calls else float("inf")
-    times = min(values["more"] / float(values["threads"]), max(1.0, useful / values["threads"]))
-    return _of_share(case, cause, 0.0, 1 - times**-thresholds.POOL_SCALING, 1 - 1 / times)
+    calls = fix.case.share(PYTHON_OVERHEAD)
+    useful = 1 + fix.case.share(MODEL_COMPUTE) / calls if calls else float("inf")
+    times = min(fix["more"] / float(fix["threads"]), max(1.0, useful / fix["threads"]))
+    return fix.frees(0.0, 1 - times**-thresholds.POOL_SCALING, 1 - 1 / times)
 
 
-def missing_link(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+def missing_link(fix: Proposed) -> Gain:
     """What copies take longer than they would over the whole link."""
-    return _exactly(case, cause, 1 - (values["link"] or 1.0))
+    return fix.frees_exactly(1 - (fix["link"] or 1.0))

@@ -13,7 +13,7 @@ import perfdoctor.rules.estimates as estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.estimates import Estimate
+from perfdoctor.rules.estimates import Estimate, Proposed
 
 
 def freed(share: float) -> float:
@@ -32,7 +32,7 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
     """
     advice = replace(advice, changes_step=advice.message.id in CHANGES_STEP)
     estimate = GAINS.get(advice.message.id)
-    gain = estimate(case, cause, dict(advice.message.values)) if estimate else None
+    gain = estimate(Proposed(case, cause, dict(advice.message.values))) if estimate else None
     if gain is None:
         return advice
     gain = gain.within(left)

@@ -17,8 +17,8 @@ from perfdoctor.analysis.step_lanes import step_lanes, stretches
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
 from perfdoctor.attribution.passes import settled_samples
-from perfdoctor.attribution.share import Writing, read_writing
-from perfdoctor.attribution.suppliers import supplier_shares
+from perfdoctor.attribution.share import read_writing
+from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S
@@ -69,10 +69,10 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
         straggler: the rank of which the code is drawn; None for the first one: ranks mostly run the same.
     """
     trainers = [(account.trainer, settled_samples(account, job.span[0], BLOCK_NS)) for account in accounts]
-    writings = {account.trainer.pid: read_writing(job, account.trainer) for account in accounts}
-    workers = [(writings[one.trainer.pid], worker) for one in accounts for worker in _workers(job, one)]
+    suppliers = {one.trainer.pid: SupplierClassifier(job, read_writing(job, one.trainer)) for one in accounts}
+    workers = [(suppliers[one.trainer.pid], worker) for one in accounts for worker in _workers(job, one)]
     most = min(_WORKER_SAMPLES, _ALL_WORKER_SAMPLES // max(1, len(workers)))
-    worked = [(worker, _of_worker(job, worker, most, writing)) for writing, worker in workers]
+    worked = [(worker, _of_worker(of, worker, most)) for of, worker in workers]
     seen = [found for found in worked if found[1]]
     shown = _longest_seen(seen)
     until = max((samples[-1].time_ns for _, samples in (*trainers, *seen) if samples), default=job.span[1])
@@ -85,7 +85,7 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
         code=tuple(_code(job, trainers, seen, straggler)),
         lines=_hot_lines(shares),
         source=read_source(job, shares),
-        steps=tuple(_steps_of(job, trainers, straggler, writings)),
+        steps=tuple(_steps_of(job, trainers, straggler, suppliers)),
         workers_left_out=len(seen) - len(shown),
     )
 
@@ -128,15 +128,15 @@ def _busy(samples: Sequence[Sampled]) -> float:
     return sum(amount for sample in samples for cause, amount in sample.causes.items() if cause)
 
 
-def _of_worker(job: JobTimeline, worker: Process, most: int, writing: Writing) -> list[Sampled]:
+def _of_worker(suppliers: SupplierClassifier, worker: Process, most: int) -> list[Sampled]:
     """What a worker does at its samples, "" where it idles; at drawn ones where there are more."""
-    times = job.threads.main_times(worker.pid, most=most)
+    times = suppliers.job.threads.main_times(worker.pid, most=most)
     if len(times) < 2:
         return []
     edges = np.concatenate([times[:1], (np.array(times[1:]) + times[:-1]) / 2, times[-1:]])
     found = []
     for time_ns, seconds in zip(times, (np.diff(edges) / NS_PER_S).tolist(), strict=True):
-        shares = supplier_shares(job, worker, time_ns, writing)
+        shares = suppliers.shares(worker, time_ns)
         causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
         causes[""] += seconds - causes.total
         found.append(Sampled(time_ns, causes))
@@ -207,7 +207,7 @@ def _hot_lines(shares: Amounts[tuple[str, str]]) -> tuple[HotLine, ...]:
 
 
 def _steps_of(
-    job: JobTimeline, trainers: list[Found], straggler: int | None, writings: Mapping[int, Writing]
+    job: JobTimeline, trainers: list[Found], straggler: int | None, suppliers: Mapping[int, SupplierClassifier]
 ) -> Iterator[StepTimes]:
     """The steps of each rank; of the first one, and of the straggler, with what workers and GPUs did in two of them."""
     found = [(trainer, samples, job.timed_steps(trainer.pid)) for trainer, samples in trainers]
@@ -215,7 +215,7 @@ def _steps_of(
     for number, (trainer, samples, steps) in enumerate(timed):
         times = _step_times(job, trainer.rank or 0, trainer.pid, steps, samples)
         if times.usual.parts and (number == 0 or times.rank == straggler):
-            lanes = partial(step_lanes, job, trainer, steps, writing=writings[trainer.pid])
+            lanes = partial(step_lanes, suppliers[trainer.pid], trainer, steps)
             times = replace(times, usual=_with_lanes(times.usual, lanes))
             times = replace(times, slowest=_with_lanes(times.slowest, lanes))
         yield times

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.attribution.share import Writing
-from perfdoctor.attribution.suppliers import supplier_shares
+from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.metrics.overlap import device_track
 from perfdoctor.recording.clock import seconds
 from perfdoctor.results.activity import GPU, WORKER, Lane, LanePart
@@ -30,26 +29,25 @@ _ALIKE, _BINS, _SAMPLES_PER_BIN, _MOST_SAMPLES = 0.25, 16, 8, 800
 _TIMES = 10_000
 
 
-def step_lanes(job: JobTimeline, trainer: Process, steps: Steps, number: int, writing: Writing) -> tuple[Lane, ...]:
+def step_lanes(suppliers: SupplierClassifier, trainer: Process, steps: Steps, number: int) -> tuple[Lane, ...]:
     """The loader workers of a trainer, then its GPUs, during one of its steps.
 
     Where workers are looked at too rarely for a single step, it is all steps of about its length that are shown, each
     look at its place in its step: as an oscilloscope does whose signal comes again (equivalent-time sampling).
 
     Args:
-        job: the job.
+        suppliers: of the trainer.
         trainer: whose step it is.
         steps: all that it marked.
         number: which one, from 0.
-        writing: what the trainer's files are written for.
     """
-    step = steps.all[number]
+    job, step = suppliers.job, steps.all[number]
     workers = job.processes.workers_of(trainer.pid)
     present = [one for one in workers if _overlap(one, step) is not None]
     present.sort(key=lambda worker: (worker.started_ns, worker.pid))
-    lanes = [_of_worker(job, worker, step, writing) for worker in present[:_WORKERS]]
+    lanes = [_of_worker(suppliers, worker, step) for worker in present[:_WORKERS]]
     if lanes and not any(lane.parts for lane in lanes):
-        lanes = [_of_alike(job, workers, steps, number, writing, every_s=lanes[0].every_s)]
+        lanes = [_of_alike(suppliers, workers, steps, number, every_s=lanes[0].every_s)]
     return (*lanes, *_of_gpus(job, trainer, steps, step))
 
 
@@ -60,15 +58,15 @@ def _overlap(process: Process, step: Step) -> tuple[int, int] | None:
     return (start, end) if end > start else None
 
 
-def _of_worker(job: JobTimeline, worker: Process, step: Step, writing: Writing) -> Lane:
+def _of_worker(suppliers: SupplierClassifier, worker: Process, step: Step) -> Lane:
     """What a worker did at each sample, which stands for the time around it."""
-    times = np.array(job.threads.main_times(worker.pid), dtype=np.int64)
+    times = np.array(suppliers.job.threads.main_times(worker.pid), dtype=np.int64)
     lane, span = Lane(WORKER, str(worker.pid), every_s=_usual_gap(times)), _overlap(worker, step)
     if span is None or lane.every_s is None or seconds(step.end_ns - step.from_ns) < _LEAST_SAMPLES * lane.every_s:
         return lane
     first, last = np.searchsorted(times, span).tolist()
     near = times[max(0, first - 1) : last + 1].tolist()
-    samples = [(time_ns, _does(job, worker, time_ns, writing)) for time_ns in near]
+    samples = [(time_ns, _does(suppliers, worker, time_ns)) for time_ns in near]
     return replace(lane, parts=tuple(stretches(samples, span, step)))
 
 
@@ -88,25 +86,27 @@ def stretches(samples: Sequence[tuple[int, str]], span: tuple[int, int], step: S
     yield from _joined(zip((what for _, what in samples), begins, ends, strict=True), step)
 
 
-def _does(job: JobTimeline, worker: Process, time_ns: int, writing: Writing) -> str:
+def _does(suppliers: SupplierClassifier, worker: Process, time_ns: int) -> str:
     """The cause of what a worker does at an instant; "" if it idles."""
-    shares = supplier_shares(job, worker, time_ns, writing)
+    shares = suppliers.shares(worker, time_ns)
     return max(shares, key=lambda share: share.weight).cause if shares else ""
 
 
 def _of_alike(
-    job: JobTimeline, workers: Sequence[Process], steps: Steps, number: int, writing: Writing, *, every_s: float | None
+    suppliers: SupplierClassifier, workers: Sequence[Process], steps: Steps, number: int, *, every_s: float | None
 ) -> Lane:
     """What workers did in the mean at each place of all steps of about the same length."""
     step, lengths = steps.all[number], steps.lengths_ns
     alike = [steps.all[one] for one in np.flatnonzero(np.abs(lengths / lengths[number] - 1) <= _ALIKE).tolist()]
-    samples = drawn([sample for worker in workers for sample in _samples_in(job, worker, alike)], _MOST_SAMPLES)
+    samples = drawn(
+        [sample for worker in workers for sample in _samples_in(suppliers.job, worker, alike)], _MOST_SAMPLES
+    )
     lane, bins = Lane(WORKER, "", every_s=every_s, steps=len(alike)), min(_BINS, len(samples) // _SAMPLES_PER_BIN)
     if bins < _LEAST_SAMPLES:
         return lane
     found: list[Amounts[str]] = [Amounts() for _ in range(bins)]
     for worker, time_ns, place in samples:
-        found[int(place * bins)][_does(job, worker, time_ns, writing)] += 1
+        found[int(place * bins)][_does(suppliers, worker, time_ns)] += 1
     width_s = seconds(step.end_ns - step.from_ns) / bins
     return replace(lane, parts=tuple(_stacked(found, width_s)))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.attribution.account import Account, Sampled, asks_for_exchange
 from perfdoctor.attribution.context import Context
-from perfdoctor.attribution.suppliers import supplier_shares
+from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_TRANSFER,
@@ -77,13 +77,13 @@ def going_with_the_largest(
 def _spent_by_workers(context: Context, account: Account) -> dict[str, float]:
     """Cause to the fraction of its time that a worker spends on it, as a mean over workers; idling is missing."""
     job, pid = context.job, account.trainer.pid
-    workers = job.processes.workers_of(pid)
+    workers, classifier = job.processes.workers_of(pid), SupplierClassifier.of(context, pid)
     spent: Amounts[str] = Amounts()
     samples = 0
     for time_ns in job.threads.main_times(pid, most=_SAMPLES):
         for worker in (worker for worker in workers if worker.alive_at(time_ns)):
             samples += 1
-            for share in supplier_shares(job, worker, time_ns, context.habits[pid].writing):
+            for share in classifier.shares(worker, time_ns):
                 spent[share.cause] += share.weight
     return {cause: amount / samples for cause, amount in spent.items()}
 

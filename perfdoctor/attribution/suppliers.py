@@ -7,7 +7,7 @@ the supplier is idle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from perfdoctor.attribution.context import Context
 from perfdoctor.attribution.share import Share, Shares, Writing, all_of, blocked_cause, equally, running, scaled
@@ -38,9 +38,6 @@ from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadSeries
 
 IDLE: Shares = []
-Classifier = Callable[[JobTimeline, Observation, Writing], Shares | None]
-
-
 # What a wait for suppliers of which none works goes to.
 NOBODY_WORKS = (DATA_TRANSFER, UNATTRIBUTED)
 
@@ -50,64 +47,71 @@ def input_wait(context: Context, trainer: Process, time_ns: int) -> Shares:
 
     Where none of them works the batch is on its way between them; in a job without any, it is not known what comes.
     """
-    job, writing = context.job, context.habits[trainer.pid].writing
+    job, classifier = context.job, SupplierClassifier.of(context, trainer.pid)
     if pinning := _pinning(job, trainer.pid, time_ns):
         return pinning
     workers, helpers = job.processes.workers_of(trainer.pid), job.processes.helpers_of(trainer.pid)
     suppliers = _alive(workers, time_ns) or _alive(helpers, time_ns)
-    busy = [shares for one in suppliers if (shares := supplier_shares(job, one, time_ns, writing))]
+    busy = [shares for one in suppliers if (shares := classifier.shares(one, time_ns))]
     if (locked := job.locks.part(trainer.pid, time_ns)) > 0 and busy:
         return _behind_a_lock(busy, locked)
     # A library's own threads decode Parquet, images or text while it waits, and look like those of the intra-op pool;
     # that has nothing to do meanwhile but to spin for a moment, so it is asked last.
     own, pool = _input_threads(job, trainer.pid)
-    busy = busy or _work_of(job, own, time_ns, writing)
+    busy = busy or _work_of(classifier, own, time_ns)
     busy = busy or [shares for one in (*suppliers, trainer) if (shares := _event_loop(job, one.pid, time_ns))]
-    busy = busy or _work_of(job, pool, time_ns, writing)
+    busy = busy or _work_of(classifier, pool, time_ns)
     return equally(busy) if busy else [Share(DATA_TRANSFER if workers or helpers else UNATTRIBUTED, 1.0)]
 
 
-def supplier_shares(job: JobTimeline, supplier: Process, time_ns: int, writing: Writing) -> Shares:
-    """What a loader worker or helper process is doing at an instant; ``IDLE`` if nothing.
+@dataclass(frozen=True)
+class SupplierClassifier:
+    """Classifies what the suppliers of one trainer do.
 
-    Args:
+    Attributes:
         job: the job.
-        supplier: the process.
-        time_ns: the instant.
-        writing: what the files of its trainer are written for.
+        writing: what the files of the trainer are written for.
     """
-    if supplier.channel:
-        return _peer_shares(job, supplier, time_ns, writing)
-    return _shares(job, supplier, time_ns, writing)
+
+    job: JobTimeline
+    writing: Writing
+
+    @classmethod
+    def of(cls, context: Context, pid: int) -> SupplierClassifier:
+        """That of a trainer."""
+        return cls(context.job, context.habits[pid].writing)
+
+    def shares(self, supplier: Process, time_ns: int) -> Shares:
+        """What a loader worker or helper process is doing at an instant; ``IDLE`` if nothing."""
+        return self._peer_shares(supplier, time_ns) if supplier.channel else self._first(supplier, time_ns)
+
+    def of_servers(self, pid: int, time_ns: int) -> Shares:
+        """What processes outside of the job's tree do that serve one of it through a connection; ``IDLE`` if nothing.
+
+        Args:
+            pid: whom they serve.
+            time_ns: the instant.
+        """
+        children = self.job.processes.children_of(pid)
+        peers = [peer for peer in children if peer.channel == "tcp" and peer.alive_at(time_ns)]
+        return equally(filter(None, (self._peer_shares(peer, time_ns) for peer in peers)))
+
+    def _first(self, supplier: Process, time_ns: int) -> Shares:
+        seen = self.job.observe(supplier, time_ns)
+        answers = (classify(self, seen) for classify in SUPPLIER)
+        return next((shares for shares in answers if shares is not None), IDLE)
+
+    def _peer_shares(self, peer: Process, time_ns: int) -> Shares:
+        """Of a process outside of the job's tree, which is named; before it was found it did as it did then."""
+        main = self.job.threads.main(peer.pid)
+        if main is None:
+            return IDLE
+        shares = self._first(peer, max(time_ns, int(main.times_ns[0])))
+        name = f"process:{self.job.recording.processes[peer.pid].name} ({peer.pid})"
+        return [replace(share, target=share.target or name) for share in shares]
 
 
-def _shares(job: JobTimeline, supplier: Process, time_ns: int, writing: Writing) -> Shares:
-    seen = job.observe(supplier, time_ns)
-    answers = (classify(job, seen, writing) for classify in SUPPLIER)
-    return next((shares for shares in answers if shares is not None), IDLE)
-
-
-def _peer_shares(job: JobTimeline, peer: Process, time_ns: int, writing: Writing) -> Shares:
-    """The same of a process outside of the job's tree, which is named; before it was found it did as it did then."""
-    main = job.threads.main(peer.pid)
-    if main is None:
-        return IDLE
-    shares = _shares(job, peer, max(time_ns, int(main.times_ns[0])), writing)
-    name = f"process:{job.recording.processes[peer.pid].name} ({peer.pid})"
-    return [replace(share, target=share.target or name) for share in shares]
-
-
-def serving_over_tcp(job: JobTimeline, pid: int, time_ns: int, writing: Writing) -> Shares:
-    """What processes outside of the job's tree do that serve one of it through a connection; ``IDLE`` if nothing.
-
-    Args:
-        job: the job.
-        pid: whom they serve.
-        time_ns: the instant.
-        writing: what the files of its trainer are written for.
-    """
-    peers = [peer for peer in job.processes.children_of(pid) if peer.channel == "tcp" and peer.alive_at(time_ns)]
-    return equally(filter(None, (_peer_shares(job, peer, time_ns, writing) for peer in peers)))
+Classifier = Callable[[SupplierClassifier, Observation], Shares | None]
 
 
 def _alive(processes: list[Process], time_ns: int) -> list[Process]:
@@ -127,20 +131,20 @@ def _behind_a_lock(busy: list[Shares], locked: float) -> Shares:
 # --- classifiers of a supplier's main thread -------------------------------------------------------------------------
 
 
-def _ended(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+def _ended(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     if not seen.is_gone:
         return None
     # It was started, but not sampled yet: it is still coming up.
-    main = job.threads.main(seen.pid)
+    main = classifier.job.threads.main(seen.pid)
     young = main is None or seen.time_ns < int(main.times_ns[0])
     return [Share(WORKER_STARTUP, 1.0)] if young else IDLE
 
 
-def _starting(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+def _starting(_: SupplierClassifier, seen: Observation) -> Shares | None:
     return [Share(WORKER_STARTUP, 1.0)] if seen.location.detail == "worker start" else None
 
 
-def _computing(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+def _computing(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     if not seen.is_runnable:
         return None
     if seen.collecting:
@@ -149,85 +153,86 @@ def _computing(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None
         cause = DATA_TRANSFER
     else:
         cause = INPUT_PREPROCESSING
-    return running(job, seen.pid, seen, seen.time_ns, {cause: 1.0}, seen.location.line)
+    return running(classifier.job, seen.pid, seen, seen.time_ns, {cause: 1.0}, seen.location.line)
 
 
-def _blocked(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
+def _blocked(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     if not seen.is_blocked:
         return None
-    return all_of(blocked_cause(job, seen, seen.time_ns, seen.location, writing), seen.location, seen.target)
+    cause = blocked_cause(classifier.job, seen, seen.time_ns, seen.location, classifier.writing)
+    return all_of(cause, seen.location, seen.target)
 
 
-def _on_network(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
+def _on_network(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     """It waits for another host, or for a server on this one: then for what that does."""
     if not seen.is_on_network:
         return None
-    server = serving_over_tcp(job, seen.pid, seen.time_ns, writing)
+    server = classifier.of_servers(seen.pid, seen.time_ns)
     return server or all_of(NETWORK_READ, seen.location, seen.target)
 
 
-def _in_lock(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
-    queues = job.locks.queues(seen.pid, seen.time_ns, seen)
+def _in_lock(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
+    queues = classifier.job.locks.queues(seen.pid, seen.time_ns, seen)
     return all_of(LOCK_CONTENTION, seen.location, seen.target) if queues else None
 
 
-def _in_file(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+def _in_file(_: SupplierClassifier, seen: Observation) -> Shares | None:
     """Network and user-space file systems wait in an ordinary sleep."""
     if not seen.target.startswith("file:"):
         return None
     return all_of(DATA_TRANSFER if seen.syscall in WRITES else STORAGE_READ, seen.location, seen.target)
 
 
-def _asleep(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+def _asleep(_: SupplierClassifier, seen: Observation) -> Shares | None:
     sleeps = seen.syscall in SLEEPS and seen.location.detail != "worker idle"
     return all_of(INPUT_PREPROCESSING, seen.location) if sleeps else None
 
 
-def _in_futex(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+def _in_futex(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     """Inside a fetch: its own thread pool computes, its GIL is taken, or a lock of the job's own is."""
     if seen.syscall != "futex" or seen.location.detail != "fetch":
         return None
-    for thread in job.kinds.pool(seen.pid):
+    for thread in classifier.job.kinds.pool(seen.pid):
         helper = thread.at(seen.time_ns)
         if helper.is_busy:
             causes = {INPUT_PREPROCESSING: 1.0}
-            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line)
-    if job.gil.is_taken(seen.pid, seen.time_ns) and not seen.location.waits:
+            return running(classifier.job, seen.pid, helper, seen.time_ns, causes, seen.location.line)
+    if classifier.job.gil.is_taken(seen.pid, seen.time_ns) and not seen.location.waits:
         return all_of(GIL_CONTENTION, seen.location)
-    return _event_loop(job, seen.pid, seen.time_ns) or all_of(LOCK_CONTENTION, seen.location)
+    return _event_loop(classifier.job, seen.pid, seen.time_ns) or all_of(LOCK_CONTENTION, seen.location)
 
 
-def _handing_over(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+def _handing_over(_: SupplierClassifier, seen: Observation) -> Shares | None:
     return [Share(DATA_TRANSFER, 1.0)] if seen.syscall in HANDS_OVER else None
 
 
-def _feeding(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+def _feeding(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     """The main thread is idle; another thread of the worker may still be pickling and sending a batch.
 
     Threads of a server outside of the job's tree do its work.
     """
     cause = INPUT_PREPROCESSING if seen.process.channel else DATA_TRANSFER
-    for thread in job.threads.besides_main(seen.pid):
+    for thread in classifier.job.threads.besides_main(seen.pid):
         state = thread.at(seen.time_ns)
         if state.is_busy or state.syscall in ("write", "sendmsg"):
-            return running(job, seen.pid, state, seen.time_ns, {cause: 1.0}, "")
+            return running(classifier.job, seen.pid, state, seen.time_ns, {cause: 1.0}, "")
     return None
 
 
-def _idle(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+def _idle(_: SupplierClassifier, seen: Observation) -> Shares | None:
     return IDLE if seen.location.detail == "worker idle" else None
 
 
-def _of_children(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
+def _of_children(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     """It waits for processes of its own at a line: what those do, as a shell's pipe of commands."""
     found = []
-    for child in job.processes.children_of(seen.pid):
-        main = job.threads.main(child.pid)
+    for child in classifier.job.processes.children_of(seen.pid):
+        main = classifier.job.threads.main(child.pid)
         if main is None or not child.alive_at(seen.time_ns):
             continue
         # Where each shard has a process of its own, much of its life is over before it is sampled.
         seen_ns = max(seen.time_ns, int(main.times_ns[0]))
-        if shares := supplier_shares(job, child, seen_ns, writing):
+        if shares := classifier.shares(child, seen_ns):
             found.append([replace(share, line=share.line or seen.location.line) for share in shares])
     return equally(found)
 
@@ -281,14 +286,14 @@ def _input_threads(job: JobTimeline, pid: int) -> tuple[list[ThreadSeries], list
     return [thread for thread in others if thread.tid not in pool], [thread for thread in others if thread.tid in pool]
 
 
-def _work_of(job: JobTimeline, threads: list[ThreadSeries], time_ns: int, writing: Writing) -> list[Shares]:
+def _work_of(classifier: SupplierClassifier, threads: list[ThreadSeries], time_ns: int) -> list[Shares]:
     """What those of a trainer's own threads do that do anything."""
-    return [shares for thread in threads if (shares := _thread_shares(job, thread, time_ns, writing))]
+    return [shares for thread in threads if (shares := _thread_shares(classifier, thread, time_ns))]
 
 
-def _thread_shares(job: JobTimeline, thread: ThreadSeries, time_ns: int, writing: Writing) -> Shares:
+def _thread_shares(classifier: SupplierClassifier, thread: ThreadSeries, time_ns: int) -> Shares:
     """What one of the trainer's own threads is doing for it; ``IDLE`` if nothing."""
-    state = thread.at(time_ns)
+    job, state = classifier.job, thread.at(time_ns)
     # Many threads that take turns with the GIL each have a core for a small part of the time.
     has_turn = state.is_runnable and job.gil.holder_at(thread.pid, time_ns) == thread.tid
     if state.is_busy or has_turn:
@@ -297,7 +302,7 @@ def _thread_shares(job: JobTimeline, thread: ThreadSeries, time_ns: int, writing
         cause = DATA_TRANSFER if hands_over else INPUT_PREPROCESSING
         return running(job, thread.pid, state, time_ns, {cause: 1.0}, job.locator.line_of(thread, time_ns))
     if state.is_blocked:
-        return [Share(blocked_cause(job, state, time_ns, UNKNOWN, writing), 1.0, target=state.target)]
+        return [Share(blocked_cause(job, state, time_ns, UNKNOWN, classifier.writing), 1.0, target=state.target)]
     if state.is_on_network and state.syscall not in AWAITS_CONNECTIONS:
         return [Share(NETWORK_READ, 1.0, target=state.target)]
     return IDLE

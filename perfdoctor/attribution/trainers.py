@@ -26,7 +26,7 @@ from perfdoctor.attribution.share import (
     scaled,
     unattributed,
 )
-from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait, serving_over_tcp
+from perfdoctor.attribution.suppliers import NOBODY_WORKS, SupplierClassifier, input_wait
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
@@ -276,8 +276,7 @@ def _on_network(classifier: TrainerClassifier, seen: Observation) -> Shares | No
         return None
     if seen.location.phase == "logging":
         return all_of(LOG_WRITE, seen.location, seen.target)
-    context = classifier.context
-    server = serving_over_tcp(context.job, seen.pid, seen.time_ns, context.habits[seen.pid].writing)
+    server = SupplierClassifier.of(classifier.context, seen.pid).of_servers(seen.pid, seen.time_ns)
     return server or all_of(NETWORK_READ, seen.location, seen.target)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.analysis.step_lanes import step_lanes
 from perfdoctor.attribution.share import Writing
+from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.causes import CHECKPOINT_WRITE
 from perfdoctor.recording.schema import Mark, Sample, ThreadSample
 from perfdoctor.results.activity import GPU, WORKER, Lane
@@ -45,7 +46,8 @@ def lanes(samples: Iterable[Sample], number: int = 3, writing: Writing = Writing
     """Of one step of a trainer."""
     trainer = [*jobs.process(TRAINER), *jobs.thread(TRAINER, TRAINER, run=1.0)]
     job = jobs.timeline([*trainer, *samples])
-    return step_lanes(job, job.processes.by_pid[TRAINER], job.steps[TRAINER], number, writing)
+    suppliers = SupplierClassifier(job, writing)
+    return step_lanes(suppliers, job.processes.by_pid[TRAINER], job.steps[TRAINER], number)
 
 
 def spent(lane: Lane, what: str) -> float:

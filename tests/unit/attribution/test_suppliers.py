@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.share import Writing
-from perfdoctor.attribution.suppliers import _event_loop, _pinning, _thread_shares, supplier_shares
+from perfdoctor.attribution.suppliers import SupplierClassifier, _event_loop, _pinning, _thread_shares
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, Sample
 from perfdoctor.timeline.job import JobTimeline
@@ -24,7 +24,8 @@ def job(thread: list[Sample], holder: int, line: Frame) -> JobTimeline:
 def causes_of(state: str, running: float, holder: int) -> list[str]:
     """The causes of what a thread does."""
     watched = job(jobs.thread(TID, PID, state, run=running), holder, Frame("train.py", "decode", 7))
-    return [share.cause for share in _thread_shares(watched, watched.threads.by_tid[TID], NOW, Writing())]
+    classifier = SupplierClassifier(watched, Writing())
+    return [share.cause for share in _thread_shares(classifier, watched.threads.by_tid[TID], NOW)]
 
 
 def test_whoever_holds_the_gil_is_at_work() -> None:
@@ -108,7 +109,7 @@ def test_a_helper_that_copies_next_to_nothing_does_its_work_when_it_runs(
     helper = [*jobs.process(20, parent=PID, uses_torch=False), *jobs.thread(20, 20, "R", run=0.2), *stacks, *counted]
     trainer = [*jobs.process(PID), *jobs.thread(PID, PID, "S", call="read", target="socket:unix")]
     watched = jobs.timeline([*trainer, *helper, *jobs.stacks(PID, (jobs.OWN,))])
-    (share,) = supplier_shares(watched, watched.processes.by_pid[20], NOW - 600_000_000, Writing())
+    (share,) = SupplierClassifier(watched, Writing()).shares(watched.processes.by_pid[20], NOW - 600_000_000)
     assert (share.cause, share.line) == (cause, line)
 
 

@@ -26,6 +26,28 @@ def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
         diagnosis: what was found.
         more: what else the template needs, by name.
     """
+    report, script = outline(diagnosis), _asset("report.js")
+    return filled(
+        template,
+        style="report.css",
+        report=report,
+        page=page_outline(diagnosis, report),
+        words=SimpleNamespace(**page_words().WORDS),
+        script=script,
+        # The page's policy lets this very script run and no other.
+        script_hash=b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii"),
+        **more,
+    )
+
+
+def filled(template: str, *, style: str, **values: object) -> str:
+    """A template with what it needs; whatever that says is escaped.
+
+    Args:
+        template: its file.
+        style: the page's style sheet, before which stands what all pages have in common.
+        values: by name.
+    """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -37,17 +59,7 @@ def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
     )
     environment.filters["lower_first"] = lower_first
     environment.filters["severity"] = lambda severity: label("severity", severity=severity)
-    report, script = outline(diagnosis), _asset("report.js")
-    return environment.get_template(template).render(
-        report=report,
-        page=page_outline(diagnosis, report),
-        words=SimpleNamespace(**page_words().WORDS),
-        style=style("report.css"),
-        script=script,
-        # The page's policy lets this very script run and no other.
-        script_hash=b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii"),
-        **more,
-    )
+    return environment.get_template(template).render(style=_asset("base.css") + _asset(style), **values)
 
 
 def names_bottleneck(text: str) -> bool:
@@ -66,11 +78,6 @@ class _Mark(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Called for each tag."""
         self.found |= tag == "meta" and ("name", "perfdoctor-bottleneck") in attrs
-
-
-def style(name: str) -> str:
-    """A style sheet, with what all pages have in common before it."""
-    return _asset("base.css") + _asset(name)
 
 
 def _asset(name: str) -> str:

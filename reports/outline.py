@@ -11,12 +11,11 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, frees_much
 from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, finding_title, gain_between, gain_of, texts
-from perfdoctor.reports.crowd import late_place, shown_ranks
 from perfdoctor.reports.job_rows import cost_rows, job_rows, setting_rows
 from perfdoctor.reports.step_rows import Rows, step_rows
 from perfdoctor.reports.text import clean, duration, lower_first, percent, sentence
 from perfdoctor.reports.wording import cause_title, label, worded
-from perfdoctor.results.crowd import RankGroup
+from perfdoctor.results.crowd import Crowd, RankGroup
 from perfdoctor.results.stuck import Stuck
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
@@ -128,7 +127,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         summary=summary,
         figures=_figures(diagnosis) if stuck is None else _stuck_figures(stuck),
         basis=_basis(verdict),
-        straggler=_straggler(verdict) or late_place(diagnosis.crowd),
+        straggler=_straggler(verdict) or _late_place(diagnosis.crowd),
         breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) and stuck is None else ()),
         ranks=tuple(_rank(rank, verdict) for rank in ranks),
         groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
@@ -146,6 +145,16 @@ def outline(diagnosis: Diagnosis) -> Outline:
         next_move="" if stuck is None else clean(worded(stuck.next_move)),
         refuted_by="" if stuck is None else clean(worded(stuck.refuted_by)),
     )
+
+
+def shown_ranks(diagnosis: Diagnosis) -> tuple[dict[str, Any], ...]:
+    """The ranks that a report shows one by one: none if there is one, all of few, and of many those that matter."""
+    crowd = diagnosis.crowd
+    if crowd is None:
+        return diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
+    numbers = [rank for rank, _ in crowd.matter] or [group.ranks[0] for group in crowd.groups]
+    by_number = {rank["rank"]: rank for rank in diagnosis.ranks}
+    return tuple(by_number[number] for number in numbers if number in by_number)
 
 
 def _of_group(group: RankGroup) -> RankBar:
@@ -284,6 +293,15 @@ def _straggler(verdict: Verdict) -> str:
     """Who holds the others back, in a sentence; "" if nobody does."""
     rank = verdict.straggler_rank
     return "" if rank is None else label("others_wait", rank=rank)
+
+
+def _late_place(crowd: Crowd | None) -> str:
+    """Where those are that hold the others back, in a sentence, if it is more than one rank; "" if it is no place."""
+    if crowd is not None and crowd.late_host:
+        return label("late_host", host=clean(crowd.late_host))
+    if crowd is not None and crowd.late_position is not None:
+        return label("late_position", position=crowd.late_position)
+    return ""
 
 
 def _is_known(diagnosis: Diagnosis) -> bool:

@@ -9,7 +9,6 @@ from perfdoctor.diagnosis import OUTSIDE, Diagnosis
 from perfdoctor.reports.bands import Band, Entry, PhasesRow, When, bands, legend, phases_rows, when
 from perfdoctor.reports.cards import ShortPaths
 from perfdoctor.reports.charts import Chart, charts, ticks
-from perfdoctor.reports.crowd import shown_ranks
 from perfdoctor.reports.first_screen import (
     AdvisedChange,
     Prospect,
@@ -23,7 +22,7 @@ from perfdoctor.reports.first_screen import (
     waterfall,
 )
 from perfdoctor.reports.flame import Flame, flame
-from perfdoctor.reports.outline import Outline, RankBar
+from perfdoctor.reports.outline import Outline, RankBar, shown_ranks
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.source_view import Pointer, ShownExcerpt, anchor_of, files_not_read, pointers, source_view
 from perfdoctor.reports.step_pictures import StepPicture, StepsRow, shades_of, step_picture, steps_row

@@ -49,6 +49,7 @@ from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.stuck.follow import find_still, surely_stuck
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import HOOK
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process, counted_ranks, missing_ranks
 from perfdoctor.timeline.readings import Readings
@@ -305,6 +306,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         loops=parts_by_loop(job, called, own),
         done_alone=find_done_alone(accounts),
         done_afterwards=done_afterwards(accounts),
+        hooks=frozenset(location.line for location in job.stacks.locations if location.detail == HOOK),
         outside_torch=outside_torch(accounts),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),

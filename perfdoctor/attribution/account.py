@@ -13,7 +13,7 @@ from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
-from perfdoctor.timeline.code_location import is_beside
+from perfdoctor.timeline.code_location import HOOK, is_beside
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.share import Share  # it needs recordings, which traces do without
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.processes import Process
 
 K = TypeVar("K", str, tuple[str, str])
+_CALLED_BACK = "called back"  # of the backward pass, what is code of the job's own
 _FORWARD, _BACKWARD, _OPTIMIZER = ("forward", "loss"), "backward", "optimizer"
 _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
@@ -101,7 +102,8 @@ class Account:
                     cause = MODEL_COMPUTE if share.beside else share.cause
                     self.afterwards.setdefault(cause, Amounts())[share.line] += amount
                 phase = "loss" if location.leads_to_backward else location.phase
-                if phase in (*_FORWARD, _BACKWARD, _OPTIMIZER):
+                phase = _CALLED_BACK if location.called_back else phase
+                if phase in (*_FORWARD, _BACKWARD, _CALLED_BACK, _OPTIMIZER) and location.detail != HOOK:
                     self.passes.setdefault((share.cause, phase), Amounts())[share.line] += amount
 
     def with_backward_at_forward(self, causes: Iterable[str]) -> Account:

@@ -16,7 +16,7 @@ from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.knowledge.symbols import DRIVERS
 from perfdoctor.metrics.settings import has_loader
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn, stand_ins
 
@@ -36,7 +36,12 @@ ByPhase = dict[str, Counter[str]]
 
 
 def phase_of(location: CodeLocation) -> str:
-    """What samples are counted by: the phase and, in a loop of the job's own, the side of the model's call."""
+    """What samples are counted by: the phase and, in a loop of the job's own, the side of the model's call.
+
+    A hook that only reads out does what the loop might do afterwards.
+    """
+    if location.detail == HOOK:
+        return AFTERWARDS
     return location.detail if location.detail in (PREPARES, AFTERWARDS) else location.phase
 
 

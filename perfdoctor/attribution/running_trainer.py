@@ -14,6 +14,7 @@ from perfdoctor.attribution.share import (
     arithmetic,
     at_their_lines,
     by_place,
+    line_of_holder,
     running,
     scaled,
     with_objects,
@@ -52,9 +53,13 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
         context.job, seen.pid, seen.time_ns, (share for share in shares if share.cause in queued)
     )
     shares = after_forks(shares, habits.forks, seen.time_ns, causes)
-    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
-        if part:
-            shares = [*scaled(shares, 1 - part), Share(cause, part, line=location.line)]
+    if habits.gil_switching:
+        switching = Share(
+            GIL_CONTENTION, habits.gil_switching, line=line_of_holder(context.job, seen.pid, seen.time_ns)
+        )
+        shares = [*scaled(shares, 1 - habits.gil_switching), switching]
+    if habits.allocating:
+        shares = [*scaled(shares, 1 - habits.allocating), Share(MEMORY_PRESSURE, habits.allocating, line=location.line)]
     return shares
 
 

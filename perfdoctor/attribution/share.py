@@ -78,6 +78,13 @@ def by_place(cause: str, location: CodeLocation) -> str:
     return INPUT_WAIT if cause in (DEVICE_WAIT, IN_DRIVER) and with_input else cause
 
 
+def line_of_holder(job: JobTimeline, pid: int, time_ns: int) -> str:
+    """Where in the job's own code the thread is that holds the GIL while the main thread wants it; "" if not seen."""
+    holder = job.gil.other_holder(pid, time_ns)
+    thread = None if holder is None else job.threads.by_tid.get(holder)
+    return "" if thread is None else job.locator.line_of(thread, time_ns)
+
+
 def arithmetic(location: CodeLocation) -> str:
     """What arithmetic on tensors counts for at a location."""
     return INPUT_PREPROCESSING if location.detail == PREPARES else MODEL_COMPUTE

@@ -22,6 +22,7 @@ from perfdoctor.attribution.share import (
     arithmetic,
     blocked_cause,
     by_place,
+    line_of_holder,
     running,
     scaled,
     unattributed,
@@ -193,8 +194,9 @@ def _for_pool(classifier: TrainerClassifier, seen: Observation) -> Shares | None
 def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     if seen.syscall != "futex" or seen.location.waits:
         return None
-    awaited = classifier.context.job.gil.is_awaited(seen.pid, seen.time_ns)
-    return all_of(GIL_CONTENTION, seen.location) if awaited else None
+    job = classifier.context.job
+    awaited = job.gil.is_awaited(seen.pid, seen.time_ns)
+    return [Share(GIL_CONTENTION, 1.0, line=line_of_holder(job, seen.pid, seen.time_ns))] if awaited else None
 
 
 def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

@@ -7,7 +7,7 @@ Calls that are looked for in its source are those whose arguments advice changes
 import re
 from typing import NamedTuple
 
-from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.frames import Frame, meaning
 
 _INSTALLED = r"(?:site|dist)-packages"
 
@@ -130,6 +130,15 @@ CHECKPOINTING = re.compile(
     rf"/torch/utils/checkpoint\.py$|{_INSTALLED}/(?:deepspeed/runtime/activation_checkpointing|fairscale/nn/checkpoint)/"
 )
 
+# What calls hooks: of modules, forward ones and those around autograd's, and of tensors.
+CALLS_HOOKS = (
+    meaning(r"torch/nn/modules/module\.py", "_call_impl inner", ""),
+    meaning(r"torch/autograd/graph\.py", "_engine_run_backward", ""),
+    meaning(r"torch/utils/hooks\.py", "", ""),
+)
+# torch.autograd.Function.apply: what it calls has a backward pass of its own.
+OWN_OPERATORS = meaning(r"torch/autograd/function\.py", "", "")
+
 # Calls in the job's own source that are looked for.
 LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
 # Those of torch.optim that have ``fused`` (its documentation, "Algorithms"), and as what ``update`` names them.
@@ -141,6 +150,9 @@ GRADIENT, IN_GRAPH = "grad", "create_graph"
 # What keeps gradients away from parameters or from what a module puts out, by name; and contexts without any.
 FREEZES = frozenset(("requires_grad", "requires_grad_", "detach", "detach_", "freeze"))
 NO_GRADIENTS = frozenset(("no_grad", "inference_mode", "set_grad_enabled"))
+ALWAYS_WITHOUT = NO_GRADIENTS - {"set_grad_enabled"}
+# Methods of tensors that give what no gradient comes back from.
+READS_OUT = frozenset(("item", "tolist", "numpy", "detach"))
 # What is given a model's parameters and makes nothing of them.
 TAKES_NO_PARAMETERS = frozenset(("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "sum", "len", "next"))
 # What tokenizers and collators are given that pads every text to one length, however short it is.

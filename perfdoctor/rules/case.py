@@ -79,6 +79,7 @@ class Case:
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         done_afterwards: functions that compute below the model's passes: ``(line, fraction of the wall time)``.
+        hooks: lines of functions that torch calls in the middle of a pass, and that only read something out.
         outside_torch: functions that mostly run in Python's interpreter or in libraries other than torch, likewise.
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
@@ -102,6 +103,7 @@ class Case:
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     done_afterwards: tuple[tuple[str, float], ...] = ()
+    hooks: frozenset[str] = frozenset()
     outside_torch: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()

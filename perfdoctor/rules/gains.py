@@ -84,7 +84,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.done_alone": estimates.of_done_alone,
     "interpreter.own_process": estimates.on_other_cores,
     "interpreter.rest": estimates.UP_TO_ALL,
-    "interpreter.step_together": estimates.UP_TO_ALL,
+    "helpers.step_together": estimates.UP_TO_ALL,
     "interpreter.keep_compiled": estimates.UP_TO_ALL,
     "interpreter.collect_rarely": estimates.known_part(1.0, least=0.8),
     "interpreter.fewer_objects": estimates.UP_TO_ALL,
@@ -181,7 +181,7 @@ CHANGES_STEP = frozenset(
     {
         "interpreter.several_at_once",
         "interpreter.larger_batch",
-        "interpreter.step_together",
+        "helpers.step_together",
         "communication.exchange_seldom",
         "gpu.larger_batch",
         "gpu_idle.larger_batch",

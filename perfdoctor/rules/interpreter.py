@@ -140,7 +140,7 @@ def _named_outside_torch(case: Case) -> tuple[tuple[str, ...], float | None]:
 def _write_cheaper_python(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
     if case.settings.get("environments") == "one by one":
-        yield advise("interpreter.step_together", line=case.hot_line(PYTHON_OVERHEAD))
+        yield advise("helpers.step_together", line=case.hot_line(PYTHON_OVERHEAD))
     lines, share = _named_outside_torch(case)
     yield advise("interpreter.cheaper_python", lines=lines or _hot_functions(case), part=_own_python(case), share=share)
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
@@ -158,7 +158,7 @@ def compute_rarely(case: Case) -> Iterator[Advice]:
     """What is computed below the model's passes, but for what an agent does next."""
     line, share = next(iter(case.done_afterwards), ("", 0.0))
     if share >= thresholds.REPORTED_SHARE and not depends_on_steps(case):
-        yield advise("interpreter.compute_rarely", line=line, share=share)
+        yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks)
 
 
 def _call_less(case: Case) -> Iterator[Advice]:

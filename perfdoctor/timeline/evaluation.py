@@ -29,7 +29,8 @@ from perfdoctor.knowledge.frames import (
 )
 from perfdoctor.knowledge.libraries import OF_STEPS
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation, Function, functions
+from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.loop_positions import Function, functions
 
 if TYPE_CHECKING:
     from perfdoctor.timeline.stacks import StackSeries  # it marks what it reads by what is found here

@@ -144,11 +144,14 @@ class Gil:
         Threads that want it take turns every 5 ms, and it is sampled less often. One that sleeps does not hold it, so
         the nearest sample that may be of this instant is one in which it does not.
         """
-        if not self._is_contended(pid):
-            return False
+        return self._is_contended(pid) and self.other_holder(pid, time_ns) is not None
+
+    def other_holder(self, pid: int, time_ns: int) -> int | None:
+        """The thread that holds the GIL of a process while its main thread does not; None where none is known to."""
         process = self._processes[pid]
         index = process.nearest(time_ns, but=self._threads.main_tid(pid))
-        return index is not None and self._is_other(pid, process.holders[index])
+        holder = None if index is None else process.holders[index]
+        return holder if self._is_other(pid, holder) else None
 
     def _is_contended(self, pid: int) -> bool:
         """Whether other threads than those that train hold the GIL of a process for a part of the time that matters."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perfdoctor.diagnosis import NotExamined
-from perfdoctor.knowledge.launchers import fits_below, is_numbered_anew, number_of, number_ranks
+from perfdoctor.knowledge.launchers import RESOURCE_TRACKER, fits_below, is_numbered_anew, number_of, number_ranks
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS, WORKER_LOOP
 from perfdoctor.messages import Text, say
 from perfdoctor.recording.schema import ProcessSeen, ThreadSeen
@@ -25,6 +25,7 @@ class Process:
         trainer_pid: whom a worker serves; for others the nearest trainer above, 0 if none.
         ended_ns: None while it lives.
         channel: through what a process outside of the job's tree serves its ``parent_pid``, "" for those inside.
+        tracks: it is multiprocessing's keeper of what processes share, and answers nobody.
     """
 
     pid: int
@@ -35,6 +36,7 @@ class Process:
     trainer_pid: int
     rank: int | None
     channel: str = ""
+    tracks: bool = False
 
     def alive_at(self, time_ns: int) -> bool:
         """Whether it had started and not ended yet."""
@@ -63,7 +65,7 @@ class ProcessRoles:
 
     def helpers_of(self, pid: int) -> list[Process]:
         """Descendants of a trainer that are no loader workers (a pool, a decoder, a server)."""
-        return self._by_trainer.get(("other", pid), [])
+        return [one for one in self._by_trainer.get(("other", pid), []) if not one.tracks]
 
     def rank_of(self, process: Process) -> int:
         """The rank of a trainer, or of the trainer that a process serves."""
@@ -135,7 +137,8 @@ def assign_roles(
         above = next((ancestor for ancestor in _ancestors(pid, parents) if ancestor in trainers), 0)
         channel = serving[pid][1] if pid in serving else ""
         times = seen[pid].started_ns, ended_ns.get(pid)
-        processes[pid] = Process(pid, parent, *times, role, above, numbered.by_pid.get(pid), channel)
+        tracks = RESOURCE_TRACKER in seen[pid].command
+        processes[pid] = Process(pid, parent, *times, role, above, numbered.by_pid.get(pid), channel, tracks)
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
     return ProcessRoles(ordered, processes, numbered.world, numbered.known)
 

@@ -20,6 +20,7 @@ _DATA = {
     "once per {} batches": "每 {} 个批次一次",
     "of transformers: {}": "transformers 的写法：{}",
     "padded nowhere yet": "这里还不填充",
+    "at the beginning of the hook": "写在钩子的开头",
     "no lists of dicts, no per-sample objects": "不要字典的列表，不要每个样本一个对象",
     "before: {}": "在此之前：{}",
     "once, before the loop over epochs": "只创建一次，在 epoch 循环之前",

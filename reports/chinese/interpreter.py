@@ -147,20 +147,17 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
     )
 
 
-def compute_rarely(*, line: str, share: float) -> Fix:
+def compute_rarely(*, line: str, share: float, hook: bool) -> Fix:
+    if hook:
+        return fix(
+            f"让 {line} 做的事更少发生",
+            f"{percent(share)} 的时间花在那里的运算上。它是 torch 在每次计算中调用的钩子，只读取数值："
+            "很少需要每步都读。",
+        )
     return fix(
         f"让 {line} 做的事更少发生",
         f"{percent(share)} 的时间花在那里的运算上，位于模型的计算之后：指标等很少需要每步都算。"
         "权重的滑动平均也可以隔若干步更新一次，只要那一次遗忘的与其间各步之和相同。",
-    )
-
-
-def step_together(*, line: str | None) -> Fix:
-    place = f"大部分在 {line}。" if line else ""
-    return fix(
-        "让多个环境同时步进",
-        f"环境在训练进程中逐个步进，模型在一旁等待。{place}"
-        "把环境复制到各自的进程中，它们就能同时步进，模型一次调用就能选出它们的全部动作。",
     )
 
 

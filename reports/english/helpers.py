@@ -45,3 +45,14 @@ def send_arrays() -> Fix:
         "Each number, tuple or object is pickled on one side and built anew on the other; an array is copied as it is.",
         "connection.send(numpy.asarray(rows, dtype=numpy.float32))  # in the helper, in place of the list",
     )
+
+
+def step_together(*, line: str | None) -> Fix:
+    place = f" Most of it is at {line}." if line else ""
+    return Fix(
+        "Step several environments at the same time",
+        f"Environments step one by one, in the trainer, while the model waits.{place} Copies of it in processes of "
+        "their own step together, and the model chooses all their actions in one call.",
+        "envs = gymnasium.make_vec(env_id, num_envs=8, vectorization_mode='async')\n"
+        "observations, infos = envs.reset()  # one row for each environment",
+    )

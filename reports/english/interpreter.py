@@ -173,7 +173,14 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
     )
 
 
-def compute_rarely(*, line: str, share: float) -> Fix:
+def compute_rarely(*, line: str, share: float, hook: bool) -> Fix:
+    if hook:
+        return Fix(
+            f"Do what {line} does more rarely",
+            f"{percent(share)} of the time goes into operations there. It is a hook, which torch calls in each pass, "
+            "and it only reads something out: that is rarely needed at each step.",
+            "self.calls += 1\nif self.calls % 100: return  # at the beginning of the hook",
+        )
     return Fix(
         f"Do what {line} does more rarely",
         f"{percent(share)} of the time goes into operations there, below the model's passes: metrics and the "
@@ -181,17 +188,6 @@ def compute_rarely(*, line: str, share: float) -> Fix:
         "it then forgets as much as it did in all steps between.",
         "if step % 100 == 0: ...  # around what calls it; an average then keeps decay ** 100 of itself\n"
         "# or an average in one call: torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
-    )
-
-
-def step_together(*, line: str | None) -> Fix:
-    place = f" Most of it is at {line}." if line else ""
-    return Fix(
-        "Step several environments at the same time",
-        f"Environments step one by one, in the trainer, while the model waits.{place} Copies of it in processes of "
-        "their own step together, and the model chooses all their actions in one call.",
-        "envs = gymnasium.make_vec(env_id, num_envs=8, vectorization_mode='async')\n"
-        "observations, infos = envs.reset()  # one row for each environment",
     )
 
 

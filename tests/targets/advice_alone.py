@@ -376,7 +376,7 @@ def tokens_of_a_table_are_made_once() -> None:
 @check
 def environments_step_at_the_same_time() -> None:
     gymnasium = package("gymnasium")
-    code = advice("interpreter.step_together").replace("num_envs=8", "num_envs=2")
+    code = advice("helpers.step_together").replace("num_envs=8", "num_envs=2")
     names = {"gymnasium": gymnasium, "env_id": "CartPole-v1"}
     exec(code, names)
     assert names["observations"].shape[0] == 2

@@ -217,6 +217,18 @@ def test_lines_differ_by_the_code_that_certainly_ran_there_and_by_their_backward
     assert found[PYTHON_OVERHEAD]["a.py:3 net"] < 0.4
 
 
+def test_what_autograd_calls_back_keeps_its_lines() -> None:
+    account = Account(Process(10, 1, 0, None, "trainer", 0, 0))
+    for location in (
+        CodeLocation("forward", line="a.py:9 main"),
+        CodeLocation("backward", "engine", line="a.py:10 main"),
+        CodeLocation("backward", line="a.py:2 Clamp.backward", called_back=True),
+    ):
+        account.add(0, 2.0, location, [Share(MODEL_COMPUTE, 1.0, line=location.line)])
+    found = account.with_backward_at_forward([MODEL_COMPUTE]).lines[MODEL_COMPUTE]
+    assert found == pytest.approx({"a.py:9 main": 4.0, "a.py:2 Clamp.backward": 2.0})
+
+
 def test_arithmetic_that_is_none_of_the_models_stays_overhead() -> None:
     account = Account(Process(10, 1, 0, None, "trainer", 0, 0))
     below = CodeLocation("other", "afterwards", line="a.py:12 metrics")

@@ -237,11 +237,12 @@ def _copies(host: Mapping[str, float], use: GpuUse, busy: float | None) -> float
     """Fraction of the time in which the host waits for copies.
 
     A wait of the device's for which it runs no kernel is one; and so is one for the input in a step that waits
-    elsewhere as well, since then nothing else is queued. The bytes that were moved bound it.
+    for results elsewhere as well, since then nothing else is queued: one that waits for room in the launch queue has
+    queued much. The bytes that were moved bound it.
     """
     waits = _waits(host)
     copies = 0.0 if busy is None else max(0.0, waits - busy)
-    if host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0) >= thresholds.HOST_WAITS:
+    if host.get(DEVICE_WAIT, 0.0) >= thresholds.HOST_WAITS:
         copies = max(copies, host.get(INPUT_WAIT, 0.0))
     least, most = use.copying or (0.0, 1.0)
     return min(waits, max(copies, least), most)

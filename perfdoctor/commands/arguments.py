@@ -29,6 +29,15 @@ def duration(unit: str, in_a_day: int) -> Callable[[str], float]:
     return read
 
 
+def add_steps_argument(parser: argparse.ArgumentParser) -> None:
+    """The option to count steps from outside."""
+    parser.add_argument(
+        "--steps",
+        action="store_true",
+        help="count the job's steps, as root; puts two probes of the kernel into its code, and takes them out again",
+    )
+
+
 def add_metrics_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that let Prometheus ask."""
     parser.add_argument(

@@ -25,7 +25,7 @@ from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import interruptible, record
 from perfdoctor.capture.recording_file import recording_file, report_leftovers, require_replaceable
 from perfdoctor.capture.target import process_id, require_target, require_torch
-from perfdoctor.commands.arguments import add_live_export_arguments, duration
+from perfdoctor.commands.arguments import add_live_export_arguments, add_steps_argument, duration
 from perfdoctor.commands.hosts import Target, gathering, is_for_another, target_of
 from perfdoctor.commands.progress import progress_bar
 from perfdoctor.probes import all_probes
@@ -88,11 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds to watch (default: 15; with --live until you quit, an hour at most)",
     )
     parser.add_argument("--live", action="store_true", help="show the job on the terminal while it is watched")
-    parser.add_argument(
-        "--steps",
-        action="store_true",
-        help="count the job's steps, as root; puts two probes of the kernel into its code, and takes them out again",
-    )
+    add_steps_argument(parser)
     parser.add_argument(
         "--trace",
         action="store_true",

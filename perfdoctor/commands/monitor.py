@@ -15,7 +15,7 @@ from pathlib import Path
 from perfdoctor.capture.jobs import find_jobs
 from perfdoctor.capture.recording_file import report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
-from perfdoctor.commands.arguments import add_language_argument, add_metrics_arguments, duration
+from perfdoctor.commands.arguments import add_language_argument, add_metrics_arguments, add_steps_argument, duration
 from perfdoctor.commands.job_list import choose
 from perfdoctor.monitor.budget import BUDGET
 from perfdoctor.monitor.folder import Folder
@@ -34,11 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=process_id, nargs="?", metavar="PID", help="any process of the job")
     parser.add_argument("--history", type=Path, metavar="FOLDER", help="show what was seen, and watch nothing")
     parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help=f"(default: {FOLDER})")
-    parser.add_argument(
-        "--steps",
-        action="store_true",
-        help="count the job's steps, as root; puts two probes of the kernel into its code, and takes them out again",
-    )
+    add_steps_argument(parser)
     parser.add_argument(
         "--every",
         type=duration("seconds", 86_400),

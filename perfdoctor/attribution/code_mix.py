@@ -6,8 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfdoctor.attribution.certain_code import RUNNING, code_of_lines, functions_outside_torch, is_blurred
-from perfdoctor.attribution.kernel_waits import as_often, waits_in_kernel
+from perfdoctor.attribution.code_samples import (
+    RUNNING,
+    as_often,
+    code_of_lines,
+    functions_outside_torch,
+    is_blurred,
+    waits_in_kernel,
+)
 from perfdoctor.attribution.mix_of_lines import NO_CODE, CodeSeen
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED

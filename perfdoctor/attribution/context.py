@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.attribution.certain_code import computes_beside
 from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
+from perfdoctor.attribution.code_samples import computes_beside
 from perfdoctor.attribution.forks import Forks, read_forks
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_writing
 from perfdoctor.knowledge import thresholds

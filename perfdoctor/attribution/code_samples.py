@@ -1,9 +1,13 @@
-"""Samples of machine code of which it is certain where in the job's code they belong, and what they say of it."""
+"""Samples of machine code: of which it is certain where in the job's code they belong, and which are missing.
+
+Waits of a GPU's host that are mostly in the kernel show in too few of them, since they are of user mode.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.attribution.mix_of_lines import CodeSeen
 from perfdoctor.knowledge import thresholds
@@ -19,6 +23,8 @@ from perfdoctor.timeline.threads import ThreadState
 _OVERHEAD = ("interpreter", "dispatch", "check", "library")
 # As a thread is while its machine code is sampled.
 RUNNING = ThreadState("R", None, "", 1.0, 0.0)
+# Of a phase's samples, those of the clock where a host waits in it for long enough to matter.
+_CLOCK_OF_WAITS = thresholds.CLOCK_IN_WAITS * thresholds.HOST_WAITS
 
 
 def is_blurred(job: JobTimeline, pid: int) -> bool:
@@ -78,3 +84,39 @@ def functions_outside_torch(job: JobTimeline, pid: int) -> dict[str, float]:
 def _are_most(found: Sequence[bool]) -> bool:
     """Whether most of some samples are of a kind, of as many as can say so."""
     return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
+
+
+def waits_in_kernel(
+    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float
+) -> dict[str, float]:
+    """How many times as often the host of a GPU asks for the time in each phase as samples of user mode show.
+
+    Where it yields its core between looks at the device, or the kernel's shared page has no clock for it, a wait is
+    mostly in the kernel. Then samples are missing of phases in which it waits.
+
+    Args:
+        by_phase: samples by the phase of their times.
+        running: the running time by phase, in fractions.
+        in_kernel: of the running time, the part in the kernel that nothing else explains.
+
+    Returns:
+        Factors of 1 and more, for phases in which it waits.
+    """
+    sampled = sum(counts.total() for counts in by_phase.values())
+    unsampled = sampled * in_kernel / (1 - in_kernel) if in_kernel < 1 else 0.0
+    missing = {
+        phase: max(0.0, running.get(phase, 0.0) * (sampled + unsampled) - counts.total())
+        for phase, counts in by_phase.items()
+        if counts["clock"] >= max(thresholds.CERTAIN_CODE_SAMPLES, _CLOCK_OF_WAITS * counts.total())
+    }
+    total = sum(missing.values())
+    known = min(1.0, unsampled / total) if total else 0.0
+    return {phase: 1 + known * count / by_phase[phase]["clock"] for phase, count in missing.items()}
+
+
+def as_often(by_phase: Mapping[str, Counter[str]], factors: Mapping[str, float]) -> dict[str, Counter[str]]:
+    """The samples, with those of the clock as often as phases' factors say."""
+    found = {phase: Counter(counts) for phase, counts in by_phase.items()}
+    for phase, factor in factors.items():
+        found[phase]["clock"] *= factor  # type: ignore[assignment]
+    return found

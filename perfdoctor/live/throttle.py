@@ -32,11 +32,6 @@ class Throttle:
         self._began_s, self._at_first_s = clock(), used()
         self._seen_s, self._diagnoses_s = self._at_first_s, 0.0
 
-    @property
-    def share(self) -> float:
-        """Of one core, what was used since it began."""
-        return (self._used() - self._at_first_s) / max(self._clock() - self._began_s, 1e-9)
-
     def allows(self, cost_s: float) -> bool:
         """Whether a diagnosis that takes so many CPU seconds fits into the budget by now."""
         allowed_s = AHEAD_S + BUDGET * (self._clock() - self._began_s)

@@ -46,6 +46,11 @@ class ShortPaths:
         return match[0]
 
 
+def by_name(text: str) -> str:
+    """The text with each line of code behind the name of its file."""
+    return _LOCATION.sub(lambda place: f"{place[2]}:", text)
+
+
 @dataclass(frozen=True, slots=True)
 class ShownFix:
     """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is "".

@@ -92,9 +92,10 @@ def _goes(diagnosis: Diagnosis) -> str:
 
 
 def subject(job: Mapping[str, Any]) -> str:
-    """Which job it is about: its command or its traces, its host, and when it was watched."""
+    """Which job it is about: its command, files by their names, or its traces, its host, and when it was watched."""
     traces = job.get("traces") or ()
     command = job.get("command") or ", ".join(map(str, traces)) if not isinstance(traces, str) else traces
+    command = " ".join(word.rpartition("/")[2] if word.startswith("/") else word for word in str(command).split(" "))
     started = str(job.get("started") or "")[:16].replace("T", " ")
     parts = (command, job.get("host"), started)
     return " · ".join(brief(str(part), 80) for part in parts if part)

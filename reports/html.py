@@ -1,16 +1,23 @@
 """The diagnosis as one page that opens anywhere: nothing loaded from elsewhere, and whole without its script."""
 
+from __future__ import annotations
+
+import re
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from importlib.resources import files
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.outline import outline
 from perfdoctor.reports.page_outline import page_outline
 from perfdoctor.reports.text import lower_first
 from perfdoctor.reports.wording import label, page_words
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -58,6 +65,8 @@ def filled(template: str, *, style: str, **values: object) -> str:
         loader=FunctionLoader(_asset),
     )
     environment.filters["lower_first"] = lower_first
+    environment.filters["with_code"] = _with_code
+    environment.filters["code_lines"] = _code_lines
     environment.filters["severity"] = lambda severity: label("severity", severity=severity)
     return environment.get_template(template).render(style=_asset("base.css") + _asset(style), **values)
 
@@ -78,6 +87,22 @@ class _Mark(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Called for each tag."""
         self.found |= tag == "meta" and ("name", "perfdoctor-bottleneck") in attrs
+
+
+def _with_code(text: str) -> Markup:
+    """A text for a page, with what stands between backticks as code."""
+    from markupsafe import Markup
+
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them is alone
+        return Markup.escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def _code_lines(code: str) -> list[tuple[str, str]]:
+    """Lines of code, each with its comment apart."""
+    lines = [re.split(r"(?:^|(?<=\s))(?=# )", line, maxsplit=1) for line in code.split("\n")]
+    return [(line[0], line[1] if len(line) > 1 else "") for line in lines]
 
 
 def _asset(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis
 from perfdoctor.reports.bands import Band, Entry, PhasesRow, When, bands, legend, phases_rows, when
-from perfdoctor.reports.cards import ShortPaths
+from perfdoctor.reports.cards import ShortPaths, by_name
 from perfdoctor.reports.charts import Chart, charts, ticks
 from perfdoctor.reports.first_screen import (
     AdvisedChange,
@@ -27,7 +27,7 @@ from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.source_view import Pointer, ShownExcerpt, anchor_of, files_not_read, pointers, source_view
 from perfdoctor.reports.step_pictures import StepPicture, StepsRow, shades_of, step_picture, steps_row
 from perfdoctor.reports.text import brief, clean, duration, percent
-from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.reports.wording import cause_title, label, page_words
 from perfdoctor.results.activity import Activity, CodeNode, Excerpt
 from perfdoctor.results.crowd import Crowd
 
@@ -75,6 +75,8 @@ class Page:
     Attributes:
         subject: which job it is about.
         sentence: the verdict in one sentence.
+        lead: the verdict's summary, with files by their names.
+        figures: the verdict's numbers that the sentence does not say.
         first: the change to make first; None where there is none.
         prospect: what it brings; None where that is not known.
         changes: all others.
@@ -92,6 +94,8 @@ class Page:
 
     subject: str
     sentence: str
+    lead: str
+    figures: tuple[tuple[str, str], ...]
     waterfall: tuple[Slice, ...]
     first: AdvisedChange | None
     prospect: Prospect | None
@@ -139,9 +143,12 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         numbers.setdefault(finding.cause, number)
     source = source_view(activity.source, palette, numbers)
     names = ShortPaths(one.line for one in activity.lines)
+    sentence, said = verdict_sentence(diagnosis, report), (label("share_of_time"), label("straggler_rank"))
     return Page(
         subject=subject(diagnosis.job),
-        sentence=verdict_sentence(diagnosis, report),
+        sentence=sentence,
+        lead=by_name(report.summary),
+        figures=tuple(row for row in report.figures if row[0] not in said or row[1] not in sentence),
         waterfall=waterfall(report, palette),
         first=first,
         prospect=prospect,

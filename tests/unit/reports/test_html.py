@@ -141,7 +141,7 @@ def test_it_says_everything() -> None:
 
 def test_only_code_is_set_as_code() -> None:
     text = render(diagnoses.input_bound())
-    code = re.findall("<pre><code>(.*?)</code></pre>", text, re.DOTALL)
+    code = [re.sub("<[^>]*>", "", one) for one in re.findall("<pre><code>(.*?)</code></pre>", text, re.DOTALL)]
     assert len(code) == 3
     assert "num_workers=7,  # was 2\n)" in code[0]
     assert diagnoses.ADVICE in text

@@ -76,7 +76,7 @@ def title(*, kind: str) -> str:
 
 
 def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int], since_s: float) -> str:
-    since = f"至少 {since_s:.0f} 秒以来没有任何进展。" if since_s else "有多久还不知道。"
+    since = f"至少 {since_s:.{1 if since_s < 100 else 0}f} 秒以来没有任何进展。" if since_s else "有多久还不知道。"
     return f"{_who_waits('卡住了', kind, chain, waiting, ranks)}{since}{_unseen(kind, waiting, ranks)}"
 
 

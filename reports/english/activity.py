@@ -2,7 +2,7 @@
 
 
 def no_tracks() -> str:
-    return "Nothing is drawn of what trainers and workers did over time: no thread of theirs was sampled."
+    return "What trainers and workers did over time is not drawn: none of their threads were sampled."
 
 
 def no_code() -> str:
@@ -11,15 +11,15 @@ def no_code() -> str:
 
 def no_steps() -> str:
     return (
-        "No times of single steps, and no usual step beside the slowest one: where one ends was not seen. `attach "
-        "--steps` counts them from outside; `with diagnose():` in the training loop marks them and their phases."
+        "Single steps are not drawn: where one ends was not seen. `attach --steps` counts them from outside; `with "
+        "diagnose():` in the training loop marks them and their phases."
     )
 
 
 def workers_left_out(*, count: int) -> str:
     more = "one worker is" if count == 1 else f"{count} workers are"
-    return f"Of the loader's workers those seen longest are drawn; {more} not."
+    return f"Only the loader workers seen longest are drawn; {more} not."
 
 
 def of_traces() -> str:
-    return "A trace has no samples of threads and stacks: nothing is drawn over time and over the code."
+    return "A trace has no samples of threads and stacks, so there are no charts over time and no flame graph."

@@ -29,7 +29,7 @@ EXPLAINED: dict[str, Explanation] = {
         refuted="the pace stays the same with one batch kept in memory.",
     ),
     causes.WORKER_STARTUP: Explanation(
-        goes="goes into starting loader workers anew",
+        goes="goes into starting loader workers again and again",
         means=(
             "Loader workers are forked or spawned, import and open the dataset before their first batch, again and "
             "again. After a fork the trainer copies its memory, page by page, as it writes to it (`own_copying`)."
@@ -136,7 +136,7 @@ EXPLAINED: dict[str, Explanation] = {
         refuted="the pace stays the same after `gc.disable()`.",
     ),
     causes.CONTENTION: Explanation(
-        goes="is spent waiting for a core: more threads want one than there are",
+        goes="is spent waiting for a core: there are more threads than cores",
         means="More runnable threads than cores: the main thread is ready to run and waits for a core.",
         looks_like=(
             "computing (state R in both; the scheduler's run-queue delay differs) and like a CPU quota (same "
@@ -163,7 +163,7 @@ EXPLAINED: dict[str, Explanation] = {
             "What is done once, at a job's start, while the GPU waits: compiling, loading kernels and libraries at "
             "their first call, trying algorithms, first allocations. Known from traces only. It has its own time in "
             "seconds (`traced_startup`), and no speed-up is ever claimed for it, since later steps do none of it. "
-            "From 20 % of a trace on it is the verdict: then the trace is one of the start, and says nothing about "
+            "From 20% of a trace on it is the verdict: then the trace is one of the start, and says nothing about "
             "the training."
         ),
         looks_like=(
@@ -304,7 +304,7 @@ EXPLAINED: dict[str, Explanation] = {
     causes.GPU_THROTTLED: Explanation(
         goes="is lost to lowered GPU clocks",
         means=(
-            "Power, heat or the hardware hold the clocks down by 15 % or more. A power cap without lower clocks is "
+            "Power, heat or the hardware hold the clocks down by 15% or more. A power cap without lower clocks is "
             "normal on a busy data-centre GPU."
         ),
         helps="cooling, the power limit, unlocked clocks.",

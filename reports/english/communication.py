@@ -148,7 +148,7 @@ def exchange_seldom(
 
 
 def gather_once(*, way: str, used: float | None) -> Fix:
-    room = f" {percent(1 - used)} of the memory are free." if used is not None else " It takes memory for them."
+    room = f" {percent(1 - used)} of the memory is free." if used is not None else " It takes memory for them."
     return Fix(
         "Keep parameters between forward and backward pass",
         "They are gathered for either pass: kept, a third of all bytes need not be sent." + room,
@@ -256,7 +256,7 @@ def small_messages_refuted() -> str:
 
 
 def send_as_one(*, share: float, size: Evidence | None) -> Fix:
-    small = f" {amount(size)} are in a packet on average." if size else ""
+    small = f" A packet has {amount(size)} on average." if size else ""
     return Fix(
         "Send many small tensors as one",
         f"Every collective costs a round of wake-ups, however few bytes it moves: {percent(share)} of the time.{small}",

@@ -26,11 +26,11 @@ def _named(culprits: tuple[tuple[int, str, float], ...]) -> str:
 
 
 def crowded(*, runnable: float, cores: float) -> str:
-    return f"the job has {runnable:.3g} threads for {counted(cores, 'core')} at a time"
+    return f"the job has {runnable:.3g} threads at a time for {counted(cores, 'core')}"
 
 
 def waits_for_others(*, itself: float) -> str:
-    return f"for {percent(itself)} the main thread itself is ready, for the rest it waits for threads that are"
+    return f"for {percent(itself)} the main thread itself waits for a core, for the rest it waits for threads that do"
 
 
 def find_others() -> Fix:

@@ -2,7 +2,7 @@
 
 
 def watch_longer() -> str:
-    return "watch longer with --duration, and shares rest on as many samples"
+    return "watch longer with --duration to get as many samples"
 
 
 def none_kept() -> str:

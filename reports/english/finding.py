@@ -22,15 +22,17 @@ def summary(
     elif path:
         text += f", most of it on {path}"
     if ranks:
-        text += f"; it lies in {'ranks' if len(ranks) > 1 else 'rank'} {', '.join(map(str, ranks))}"
+        *first, last = map(str, ranks)
+        named = f"ranks {', '.join(first)} and" if first else "rank"
+        text += f"; it happens on {named} {last}"
         text += f", and the other ranks wait for {'them' if len(ranks) > 1 else 'it'}" if awaited else ""
     return " ".join(["; ".join([text, *clauses]) + ".", *remarks])
 
 
 def once(*, seconds: float, watched: float) -> str:
     return (
-        f"All of it came in one stretch of {seconds:.3g} s, of {watched:.3g} s watched: how often it comes, and so "
-        "what it costs over the whole training, was not seen; a longer watch shows it."
+        f"All of it came in one stretch of {seconds:.3g} s out of {watched:.3g} s watched, so how often it happens, "
+        "and what it costs over the whole training, is not known: watch longer to see."
     )
 
 
@@ -39,7 +41,7 @@ def spent_on(*, cause: str) -> str:
 
 
 def where() -> str:
-    return "where most of it is"
+    return "where most of it happens"
 
 
 def done_alone(*, rank: int) -> str:
@@ -47,11 +49,11 @@ def done_alone(*, rank: int) -> str:
 
 
 def on_what() -> str:
-    return "on what most of it is"
+    return "what most of it is spent on"
 
 
 def operator() -> str:
-    return "operator that most of it is for"
+    return "operator that takes most of it"
 
 
 def kernel() -> str:

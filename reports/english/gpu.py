@@ -184,7 +184,7 @@ def small_kernels_refuted() -> str:
 
 def larger_batch(*, active: Evidence | None, used: float | None, loader: bool) -> Fix:
     part = f" ({amount(active)} of the multiprocessors' time)" if active else ""
-    room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
+    room = f" {percent(1 - used)} of its memory is free." if used is not None else ""
     return Fix("Use a larger batch", f"Kernels run on a part of the GPU only{part}.{room}", twice_the_batch(loader))
 
 
@@ -250,7 +250,7 @@ def _tensor_cores(busy: Evidence | None) -> str:
 
 
 def low_clocks() -> str:
-    return "Lowered GPU clocks"
+    return "Running at lowered GPU clocks"
 
 
 def low_clocks_refuted() -> str:

@@ -28,8 +28,8 @@ image = image.resize(size)""",
 tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True)  # in Rust; so is tiktoken
 ids = tokenizer(texts)['input_ids']  # a whole batch in one call, not text by text""",
     "arrays": "Work on whole arrays instead of elements, and leave out what the model does not use.",
-    "": "Put loops over numbers into operations on whole arrays, loops over text into a tokenizer or parser that is "
-    "written in C or Rust, and keep what is computed again and again (functools.lru_cache).",
+    "": "Replace loops over numbers by operations on whole arrays, loops over text by a tokenizer or parser "
+    "written in C or Rust, and cache what is computed again and again (functools.lru_cache).",
 }
 _ONCE = {
     "text": """\
@@ -77,14 +77,14 @@ sample = features[index]  # in training; what is computed of one row is computed
 
 def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
     why = (
-        "Tokens are the same in each epoch: they need not be made anew."
+        "Tokens are the same in each epoch: there is no need to make them again."
         if kind == "text"
-        else "What is the same in each epoch can be kept: decoded, resized, filtered or tokenised samples."
+        else "What is the same in each epoch can be kept: samples that are decoded, resized, filtered or tokenised."
     )
     if drawn is not None:
         why += f" That ends where something is drawn at random: {percent(drawn)} of the preparation comes after it."
     code = _ONCE_IN_ARROW if arrow and kind == "text" else _ONCE.get(kind, _ONCE[""])
-    return Fix("Do the part that never changes once", why, code)
+    return Fix("Do what never changes only once", why, code)
 
 
 def rows_in_order(*, by_number: bool) -> Fix:
@@ -161,7 +161,7 @@ def draw_ahead() -> Fix:
 
 
 def starting() -> str:
-    return "Starting loader workers anew"
+    return "Starting loader workers again and again"
 
 
 def starting_refuted() -> str:
@@ -176,7 +176,7 @@ def keep_workers(*, starts: float | None, life: float | None) -> Fix:
         why += f" One lived {life:.2g} s."
     return Fix(
         "Keep the workers between epochs",
-        f"{why} If persistent_workers is set already, the DataLoader itself is made anew: make it once.",
+        f"{why} If persistent_workers is set already, the DataLoader itself is created again: create it once.",
         "loader = DataLoader(..., persistent_workers=True)  # once, before the loop over epochs",
     )
 

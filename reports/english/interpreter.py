@@ -47,7 +47,7 @@ def compiling_again_refuted() -> str:
 def compile_once() -> Fix:
     return Fix(
         "Keep torch.compile from compiling again",
-        "A compiled model holds for the shapes and values that it was compiled for; for others it is compiled anew.",
+        "A compiled model is valid for the shapes and values it was compiled for; for others it is compiled again.",
         "torch.compile(model, dynamic=True)        # or pad batches to a few sizes\n"
         "# TORCH_LOGS=recompiles python train.py reports what differed each time",
     )
@@ -230,21 +230,20 @@ def calling_refuted() -> str:
 
 
 # What stands for a loop.
-_OVER_PARAMETERS = (
-    "Over parameters: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn for averages, "
-    "torch.nn.utils.clip_grad_norm_ for gradients."
+_ONE_OPERATION = (
+    "a loop over elements or samples by one tensor operation (torch.stack, torch.where, index_add_, torch.func.vmap), "
+    "a loop over parameters by torch.nn.utils.clip_grad_norm_ or, for averages, torch.optim.swa_utils.AveragedModel "
+    "with get_ema_multi_avg_fn"
 )
-_ONE_OPERATION = f"(torch.stack, torch.where, index_add_, torch.func.vmap). {_OVER_PARAMETERS}"
 
 
 def larger_operations(*, line: str | None, share: float) -> Fix:
     return Fix(
         f"Use fewer, larger operations{f' at {line}' if line else ''}",
-        f"{percent(share)} of the time goes into calling operations instead of computing: each call costs some "
-        "microseconds, however little it computes.",
-        f"Where there is a loop over elements or samples: one tensor operation in its place {_ONE_OPERATION} Over the "
-        "pieces of a sequence, with LSTMCell or GRUCell: torch.nn.LSTM or GRU for all of them. Where this place has no "
-        "loop, look at the next one above.",
+        f"{percent(share)} of the time goes into calling operations instead of computing: each call costs "
+        "some microseconds, however little it computes.",
+        f"Replace {_ONE_OPERATION}, and a loop of LSTMCell or GRUCell by torch.nn.LSTM or GRU. If there is no loop "
+        "here, look at the caller.",
     )
 
 
@@ -252,7 +251,7 @@ def without_loop(*, line: str, share: float) -> Fix:
     return Fix(
         f"Let one operation stand for the loop at {line}",
         f"{_in_the_loop(share)}: each call costs some microseconds, however little it computes.",
-        f"Over elements or samples: one tensor operation on all of them {_ONE_OPERATION}",
+        f"Replace {_ONE_OPERATION}.",
     )
 
 

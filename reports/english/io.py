@@ -43,9 +43,9 @@ def limit_reached() -> str:
 
 def held_back(*, busy: float, share: float) -> str:
     return (
-        f"More workers will hardly help: readers wait for {percent(share)} of the time, and the device had requests "
-        f"under way for {percent(busy)} only. Something between them holds requests back, a limit of a control group "
-        "above this container for instance."
+        f"More workers will hardly help: readers wait for {percent(share)} of the time, but the device had requests "
+        f"under way for only {percent(busy)} of it. Something in between holds requests back, such as a limit of a "
+        "control group above this container."
     )
 
 
@@ -66,10 +66,10 @@ def mapped_pieces(*, faults: Evidence) -> Fix:
 
 
 def larger_files(*, size: float, rate: float | None) -> Fix:
-    calls = f" ({rate:,.0f} calls each second)" if rate is not None else ""
+    calls = f" ({rate:,.0f} calls a second)" if rate is not None else ""
     return Fix(
         "Pack samples into larger files",
-        f"A read call asks for {size:,.0f} bytes on average{calls}: the cost is in the number of requests.",
+        f"Each read call asks for {_kib(size)} on average{calls}: what costs is the number of requests.",
         "Write samples into shards of 100 MB or more (tar with WebDataset, Parquet, LMDB) and read a shard in order, "
         "shuffling within a buffer.",
     )
@@ -87,7 +87,7 @@ def copy_to_local(*, path: str, system: str, available: float | None) -> Fix:
 
 
 def keep_in_memory(*, path: str | None, available: float | None) -> Fix:
-    room = f" {available / 1000:,.1f} GB of memory are available." if available is not None else ""
+    room = f" {available / 1000:,.1f} GB of memory is available." if available is not None else ""
     return Fix(
         "Keep the data in memory, if it fits",
         f"The reads reach the device instead of the page cache.{room}",
@@ -103,6 +103,10 @@ def part_per_host(*, refaults: float) -> Fix:
         "were dropped.",
         "Give each host its own fixed share of the files, small enough for its memory.",
     )
+
+
+def _kib(size: float) -> str:
+    return f"{size / 1024:.3g} KiB" if size >= 1024 else f"{size:.0f} bytes"
 
 
 def _folder(path: str | None) -> str:
@@ -231,7 +235,7 @@ saving.append(saver.submit(torch.save, in_memory(state), path))  # in place of t
 def save_less_often(*, share: float, times: int, bearable: float) -> Fix:
     return Fix(
         f"Save {times} times less often",
-        f"At the present pace of saving {percent(share)} of the time goes there; {times} times rarer leaves less than "
+        f"Saving takes {percent(share)} of the time now; {times} times less often, it takes less than "
         f"{percent(bearable)}.",
         f"if step % ({times} * save_every) == 0: save(...)",
     )

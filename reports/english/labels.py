@@ -63,7 +63,7 @@ def severity(*, severity: str) -> str:
 
 
 def no_bottleneck_named() -> str:
-    return "No bottleneck named: the evidence does not suffice"
+    return "No bottleneck named: there is not enough evidence"
 
 
 def unequal_ranks() -> str:
@@ -342,7 +342,7 @@ def check_probes(*, pid: object) -> str:
 
 
 def missing_above() -> str:
-    return "What is missing stands above, with what enables it."
+    return "What is missing is listed above, with what enables it."
 
 
 def left_as_it_was(*, path: str) -> str:
@@ -362,7 +362,7 @@ def held_up_by() -> str:
 
 
 def who_stands_where() -> str:
-    return "Where everybody stands"
+    return "Where each process is"
 
 
 def what_to_do() -> str:

@@ -3,9 +3,9 @@
 
 def states(*, samples: int, trainers: int, workers: int, hertz: float) -> str:
     of = f"{trainers} trainer{'s' if trainers > 1 else ''}"
-    others = f", and of {workers} loader worker{'s' if workers > 1 else ''} beside" if workers else ""
+    others = f", and of {workers} loader worker{'s' if workers > 1 else ''}" if workers else ""
     return (
-        f"States of threads were read from the kernel: {samples:,} samples of the main thread of {of}, some "
+        f"Thread states were read from the kernel: {samples:,} samples of the main thread of {of}, about "
         f"{hertz:.0f} a second{others}."
     )
 
@@ -15,42 +15,44 @@ def no_stacks() -> str:
 
 
 def stacks(*, processes: int, pieces: int, covered: float, missed: int) -> str:
-    failed = f"; {missed:,} samples failed, since a stack changed while it was read" if missed else ""
+    failed = f"; {missed:,} samples failed because the stack changed while it was being read" if missed else ""
     of = f"{processes} process{'es' if processes > 1 else ''}"
-    return f"Python stacks of {of} were sampled by py-spy, in {pieces} pieces of {covered:.1f} s in all{failed}."
+    return f"Python stacks of {of} were sampled by py-spy, in {pieces} stretches of {covered:.1f} s in total{failed}."
 
 
 def machine_code(*, samples: int, hertz: int) -> str:
-    return f"Machine code was looked at {samples:,} times: {hertz} times per second in which a thread ran."
+    return f"Native code was sampled {samples:,} times: {hertz} times for each second that a thread ran."
 
 
 def interpreter(*, samples: int) -> str:
-    return f"Who holds the GIL, and whether garbage is collected, was read {samples:,} times."
+    return f"Who held the GIL, and whether garbage was being collected, was read {samples:,} times."
 
 
 def readings(*, rounds: tuple[tuple[str, int, float], ...]) -> str:
     listed = ", ".join(f"{probe} {count} times (every {every:.2g} s)" for probe, count, every in rounds)
-    return f"Counters beside that: {listed}."
+    return f"Other counters: {listed}."
 
 
 def marked(*, steps: int, phases: int) -> str:
-    return f"{steps:,} steps, of {phases} phases, were marked from inside: where they begin and end is exact."
+    return f"{steps:,} steps with {phases} phases were marked from inside: where they begin and end is exact."
 
 
 def counted(*, steps: int) -> str:
-    return f"{steps:,} steps were counted from outside: their lengths are exact, their phases are what stacks show."
+    return f"{steps:,} steps were counted from outside: their lengths are exact, their phases are inferred from stacks."
 
 
 def no_steps() -> str:
-    return "Steps were neither marked nor counted: phases are what stacks show, and shares are of time, not of steps."
+    return (
+        "Steps were neither marked nor counted: phases are inferred from stacks, and shares are of time, not of steps."
+    )
 
 
 def traced(*, traces: int, events: int) -> str:
-    return f"{events:,} events were read, of {traces} trace{'s' if traces > 1 else ''}."
+    return f"{events:,} events were read from {traces} trace{'s' if traces > 1 else ''}."
 
 
 def drawn_anew(*, blocks: int, draws: int, low: float, high: float) -> str:
     return (
-        f"Uncertainty: the {blocks} seconds of the account were drawn anew {draws} times. Nine times in ten the "
-        f"first cause then takes {low:.0%} to {high:.0%} of the time."
+        f"Uncertainty: the {blocks} seconds of the account were resampled {draws} times. In nine out of ten draws the "
+        f"first cause takes {low:.0%} to {high:.0%} of the time."
     )

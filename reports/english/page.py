@@ -12,7 +12,7 @@ WORDS = {
     "contents": "Contents",
     "of_time": "{share} of the time {goes}",
     "goes_into": "goes into {title}",
-    "but_faster": "One change makes the job {gain}",
+    "but_faster": "One change could make the job {gain}",
     "in_rank": "{sentence}; rank {rank} keeps the others waiting",
     # --- the first screen
     "second": "Where one second of training goes",
@@ -23,24 +23,25 @@ WORDS = {
     "first": "Do this first",
     "today": "today",
     "afterwards": "with this change",
-    "one_second_becomes": "What takes one second today would take {after}",
+    "one_second_becomes": "One second of today's training would take {after}",
     "a_step": "a step: {before} now, {after} then",
-    "up_to": "It makes the job {gain}: how much of this cause it takes away cannot be told beforehand.",
-    "next": "What limits it then: {title}, {share} of the time today.",
-    "rests": "What this rests on",
-    "known": "How it is known",
+    "up_to": "It makes the job {gain}; how much of this cause it removes cannot be predicted.",
+    "next": "The next limit after that: {title}, {share} of the time today.",
+    "rests": "How sure is this?",
+    "known": "Method",
     "confidence": "Confidence",
-    "confidence_is": "how often this cause comes first when the seconds that were watched are drawn anew",
+    "confidence_is": "how often this cause ranks first when the watched seconds are resampled; at most what the "
+    "method allows",
     "watched": "Watched",
-    "watching_cost": "What watching cost",
+    "watching_cost": "Cost of watching",
     "cost": "{cpu} of one core and {memory} of memory",
     # --- over time
     "over_time": "Over time",
-    "one_clock": "All rows share one clock. Threads are stacked by cause, from below in the order of the legend. "
-    "Measurements reach from zero to the largest value, fractions to 100%.",
-    "phases_help": "Phases of steps are shades, stacked likewise.",
-    "borders_help": "Thin lines are where steps begin.",
-    "with_script": "Move the pointer over the rows, or focus them and use the arrow keys, to read all of them at once.",
+    "one_clock": "All rows share one time axis. For each thread, causes are stacked from the bottom up in the order of "
+    "the legend. Lines run from zero at the bottom to the largest value, percentages to 100%.",
+    "phases_help": "Shades of grey are the phases of a step, stacked in the same way.",
+    "borders_help": "Thin lines mark where steps begin.",
+    "with_script": "Point at a moment, or use the arrow keys on the slider, to read all rows at once.",
     "trainer": "Trainer",
     "worker": "Worker",
     "rank": "rank {rank}",
@@ -58,15 +59,15 @@ WORDS = {
     "every": ", one every {every} steps",
     "every_passes": ", one every {every} backward passes",
     "length": "length",
-    "lines_left_out": "{count} smaller ones are not drawn",
+    "lines_left_out": "{count} smaller lines are not drawn",
     "charts_left_out": "{count} more measurements are not drawn.",
-    "seconds": "seconds since the watching began",
+    "seconds": "time watched",
     # --- proof
     "findings": "Findings",
     "of_the_time": "{share} of the time",
     "if_fixed": "{gain} if fixed",
-    "when": "Of {whose} time, {first} in the first third of the watched time, {second} in the second, {third} in the "
-    "last.",
+    "when": "Share of {whose} time: {first} in the first third of the watched time, {second} in the second, {third} in "
+    "the last.",
     "of_one_rank": "rank {rank}'s",
     "of_the_trainer": "the trainer's",
     "evidence": "Evidence",
@@ -80,41 +81,44 @@ WORDS = {
     "ruled_out": "ruled out",
     "also": "also there",
     "not_examined_cause": "not examined",
-    "too_little": "{share} of the time goes there",
+    "too_little": "{share} of the time",
     "see_changes": "What to change",
     "change_number": "change {number}: {title}",
-    "halts": "Where everybody stands",
+    "halts": "Where each process is",
     "what_to_do": "What to do",
     "refuted": "What would prove this wrong:",
     "changes": "What else to change",
     "serves": "Helps against:",
     # --- the code
     "code": "Where in the code",
-    "flame_help": "A box is a function, as wide as its part of the time, with the functions that it calls below it.",
+    "flame_help": "Each box is a function: its width is its share of the time, and below it are the functions it "
+    "calls.",
     "flame_colours": "Colours are causes.",
     "flame_label": "Flame graph; the table below it lists the lines that cost most",
     "hot_lines": "Lines of your code that cost most",
-    "lines_help": "Each moment counts for the line that ran then, or that was waited for. What a line costs other "
-    "threads, a core for instance, counts for no line.",
+    "lines_help": "Each sample counts for the line that was running, or that was being waited for. What a line costs "
+    "other threads, such as the core it occupies, is not counted.",
     "line": "Line",
     "code_text": "Code",
-    "source_help": "The same lines in your source, with those around them, as they stood when the watching ended. "
-    "Lines with \u25b8 take 1% of the time or more, and a share leads to the finding about it; secrets are masked.",
+    "source_help": "The same lines in your source, with the lines around them, as they were when watching ended. "
+    "\u25b8 marks "
+    "lines that take 1% of the time or more; a share links to its finding. Secrets are masked.",
     "in_function": "in {function}",
-    "source_changed": "This file was changed after the job had been started: these may not be the lines that ran.",
+    "source_changed": "This file was changed after the job started: these may not be the lines that ran.",
     "not_read": "The source of {file} was not read: {reason}.",
-    "no_source": "The text of these lines is not here: nobody read it while the job was watched (--no-source, "
-    "source=False, or an older perfdoctor).",
+    "no_source": "The source of these lines is not in the recording (made with --no-source, with source=False, or "
+    "by an "
+    "older perfdoctor).",
     "share": "Share",
     # --- steps
-    "gantt_help": "All lanes of a step are on the one clock. Shades are parts of the step, colours are causes.",
-    "gantt_grain": "Workers were looked at every {every}: shorter pauses are not seen.",
+    "gantt_help": "All lanes of a step share one time axis. Shades are parts of the step, colours are causes.",
+    "gantt_grain": "Workers were sampled every {every}: shorter pauses do not show.",
     "gpu": "GPU",
     "busy": "busy",
     "workers": "Workers",
     "mean_of_steps": "mean of {count} such steps",
     "larger": "drawn {times} times larger",
-    "too_rarely": "looked at every {every}: too rarely for this step",
+    "too_rarely": "sampled every {every}: too rarely for this step",
     "workers_busy": "A worker is busy (mean)",
     "two_steps": "A usual step and the slowest one",
     "usual_step": "step {number}, of median length: {length}",
@@ -127,15 +131,15 @@ WORDS = {
     # --- ranks
     "alike_ranks": "Ranks that spend their time alike",
     "host_waits": "Waiting by host and position",
-    "host_waits_help": "Percent of its time that each rank waits for others; the darker, the more. Those that are "
-    "lighter than all around them are those that the others wait for.",
+    "host_waits_help": "Percentage of its time that each rank waits for others; darker is more. Cells lighter than "
+    "all those "
+    "around them are the ranks that the others wait for.",
     "hosts_left_out": "{count} more hosts are not shown.",
     "ranks": "Rank by rank",
-    "heat_help": "Fractions of each rank's wall time; the darker, the more. The straggler is the rank that waits least "
-    "for the others.",
-    "heat_sums": "The causes of a rank sum to all of its time, those that are too small for a column included. "
-    "Waiting for other ranks is no further part of it: that time is in the causes too, as what those ranks did "
-    "meanwhile.",
+    "heat_help": "Shares of each rank's wall time; darker is more. The straggler is the rank that waits least for the "
+    "others.",
+    "heat_sums": "The causes of a rank add up to 100% of its time, including those too small for a column. Waiting for "
+    "other ranks does not come on top: that time is counted under what those ranks were doing.",
     "waits": "waits for other ranks",
     "straggler": "straggler",
     # --- the rest
@@ -146,7 +150,8 @@ WORDS = {
     "job": "The job",
     "settings": "Its settings, limits and hardware",
     "cost_title": "What this diagnosis cost",
-    "footer": "This page is one file that loads and sends nothing; its script only adds reading, search and copying.",
+    "footer": "This page is a single file that loads and sends nothing; its script only adds reading, search and "
+    "copying.",
     # --- added by scripts
     "copy": "Copy",
     "copied": "Copied",
@@ -157,30 +162,31 @@ WORDS = {
 
 METHOD = {
     "sampled from outside": (
-        "Each sample of a trainer stands for the time around it. Where the trainer waited, the sample was given to "
-        "what those did for whom it waited at that instant.",
+        "Each sample of a trainer stands for the time around it. While a trainer waits, its samples count for what the "
+        "process or thread it waits for was doing at that moment.",
     ),
     "measured inside": (
         "The training loop marked its steps and their phases, so their lengths are exact; what happened inside a phase "
         "was sampled from outside.",
     ),
     "traced": (
-        "torch.profiler recorded every operator and every kernel; times are its own, and idle time of the GPU was "
-        "given to what the host did meanwhile.",
+        "torch.profiler recorded every operator and every kernel. Times are the profiler's own; time in which the GPU "
+        "was idle counts for what the host was doing then.",
     ),
-    "confirmed by trial": ("Besides being sampled, the cause was taken away for some steps, and the pace measured.",),
+    "confirmed by trial": ("Besides being sampled, the cause was removed for some steps, and the pace measured.",),
 }
 METHOD_UNCHANGED = "Nothing in the job was changed."
 METHOD_COUNTED = (
-    "Steps were counted by probes of the kernel at two functions of PyTorch, which were put into the job's code for as "
-    "long as it was watched, and taken out again."
+    "Steps were counted by kernel probes on two functions of PyTorch, which were in the job's code while it was "
+    "watched, and were removed afterwards."
 )
 FOLLOWED = (
-    "Of {samples:,} samples of trainers {followed_samples:,} were followed: in each short while one of every state and "
-    "system call, drawn at random, which stands for all of its kind there."
+    "Of {samples:,} samples of trainers, {followed_samples:,} were followed: in each short interval one for every "
+    "state "
+    "and system call, drawn at random, stands for all others of its kind."
 )
 METHOD_ALWAYS = (
-    "The shares of all causes sum to the whole; what nothing explains stays visible as not attributed.",
-    "A predicted gain takes away only what the change frees, and stops where the next bottleneck sets in. Its range "
-    "has what the samples leave open, and what is not known of the change.",
+    "The shares of all causes add up to 100%; what nothing explains is shown as not attributed.",
+    "A predicted gain removes only the time that the change frees, and stops where the next bottleneck begins. Its "
+    "range covers what the samples leave open and what is not known about the change.",
 )

@@ -6,8 +6,8 @@ from perfdoctor.diagnosis import Evidence
 
 
 def percent(share: float) -> str:
-    """A fraction for people: ``37 %``."""
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
+    """A fraction for people: ``37%``."""
+    return f"{100 * share:.0f}%" if share >= 0.01 or share == 0 else "less than 1%"
 
 
 def counted(number: float, thing: str, things: str = "") -> str:
@@ -41,11 +41,11 @@ def twice_the_batch(loader: bool) -> str:
 def blocks_run_again(again: float, used: float | None, memory: str, *, full: bool) -> str:
     """What checkpointed blocks take, and how much room some memory has for what they would keep."""
     if used is None:
-        room = "How much memory is free was not seen: check it before, as activations that are kept need it."
+        room = "How much memory is free was not seen: check that first, since activations that are kept need it."
     elif full:
-        room = f"{percent(used)} of {memory} are in use, so not all activations will fit."
+        room = f"{percent(used)} of {memory} is in use, so not all activations will fit."
     else:
-        room = f"{percent(1 - used)} of {memory} are free for activations that are kept."
+        room = f"{percent(1 - used)} of {memory} is free for activations that are kept."
     return (
         f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. {room}"
     )

@@ -3,7 +3,7 @@
 NAMES = {
     "trainers": "Trainers",
     "workers": "Loader workers of a trainer",
-    "cores": "Cores that the job may use",
+    "cores": "Cores the job may use",
     "physical_cores": "Physical cores among them",
     "host_cores": "Cores of the host",
     "affinity_cores": "Cores in the trainer's affinity mask",
@@ -19,7 +19,7 @@ NAMES = {
     "trainer_threads": "Threads of a trainer",
     "worker_threads": "Threads of a loader worker",
     "start_method": "How workers are started",
-    "pin_thread": "A thread pins batches",
+    "pin_thread": "Pins batches in a thread",
     "exchange_policy": "Says how ranks exchange",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
@@ -40,7 +40,7 @@ NAMES = {
     "optimizer": "How the optimizer runs",
     "loop": "Whose training loop it is",
     "logger": "Writes logs through a library",
-    "convolutions": "Computes convolutions",
+    "convolutions": "Uses convolutions",
     "watched_by": "Also watched by",
 }
 # Before the name of a mount point, of a device, of an environment variable.

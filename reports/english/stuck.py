@@ -10,24 +10,24 @@ TITLES = {
     "debugger": "a debugger holds a process",
     "terminal": "a process waits for somebody to type",
     "exception": "a rank waits in the handler of an exception",
-    "exit": "a rank waits at its exit",
+    "exit": "a rank waits at exit",
     "lock": "a lock, queue or event is never released",
-    "file_lock": "somebody else holds the lock of a file",
+    "file_lock": "another process holds a file lock",
     "gil": "a thread keeps the GIL",
     "pipe": "the other end of a pipe does nothing",
     "socket": "the other end of a connection does not answer",
     "storage": "storage or a file server does not answer",
     "child_process": "a child process does not end",
-    "sleep": "a process sleeps, or looks in vain for what does not come",
+    "sleep": "a process sleeps, or keeps looking for something that never comes",
     "loop": "a process may be in an endless loop",
-    "unknown": "why is not seen",
-    "collective_mismatch": "ranks are in collectives that do not go together",
+    "unknown": "the reason was not seen",
+    "collective_mismatch": "ranks wait in collectives that do not match",
     "missing_rank": "a rank is missing",
     "unwatched_rank": "ranks wait for ranks that were not watched",
-    "rank_elsewhere": "a rank does not come to a collective",
+    "rank_elsewhere": "a rank does not reach a collective",
     "gpu_wait": "all ranks wait for their GPUs",
-    "network": "a collective does not come to an end",
-    "rendezvous": "ranks do not find each other",
+    "network": "a collective does not finish",
+    "rendezvous": "ranks cannot find each other",
 }
 NEXT = {
     "stopped": "Resume what was stopped: `kill -CONT {pids}`.",
@@ -47,14 +47,14 @@ NEXT = {
     "sleep": "Look at what it waits for, and bound how often it tries.",
     "loop": "Watch again for longer. See whether variables change: {dumps_of_variables}.",
     "unknown": "See what all threads of the process do: {dumps}.",
-    "collective_mismatch": "Let all ranks call the same collectives in the same order: no collective below a "
-    "condition that differs by rank, and the same number of batches for each (`DistributedSampler`, `Join`).",
-    "missing_rank": "Look for why that rank has ended or never came: its log, `dmesg` (out of memory), the launcher. "
-    "Then start the job anew.",
+    "collective_mismatch": "Make all ranks call the same collectives in the same order: no collective under a "
+    "condition that differs by rank, and the same number of batches on each (`DistributedSampler`, `Join`).",
+    "missing_rank": "Find out why that rank ended or never started: its log, `dmesg` (out of memory), the launcher. "
+    "Then restart the job.",
     "unwatched_rank": "Start perfdoctor on every host of the job, each with `--recording`, and make one report of all: "
     "`perfdoctor report *.perfdoctor`. If every host was watched, those ranks have ended: look at their logs. "
     "Of dumps of the Flight Recorder, gather those of all ranks.",
-    "rank_elsewhere": "While that rank still runs, `perfdoctor attach` on its host says in what it sits; its log says "
+    "rank_elsewhere": "While that rank still runs, `perfdoctor attach` on its host says what it is doing; its log says "
     "whether it has ended.",
     "gpu_wait": "Watch again with `--flight-recorder`, if the job was started so that it gives dumps of its "
     "collectives (`TORCH_FR_BUFFER_SIZE`, `TORCH_NCCL_DEBUG_INFO_PIPE_FILE`): they tell which one it is, and who is "
@@ -66,13 +66,13 @@ NEXT = {
     "hosts, look at the interface (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME) and the firewall.",
 }
 REFUTED = {
-    "loop": "It reads, writes or comes to another function before long: then it is slow, and not stuck.",
-    "sleep": "It goes on before long: then it waits for what comes rarely, and is not stuck.",
-    "gpu_wait": "It goes on before long: then one collective or kernel takes long, and the job is slow.",
+    "loop": "It soon reads, writes or reaches another function: then it is slow, not stuck.",
+    "sleep": "It soon goes on: then it waits for something that comes rarely, and is not stuck.",
+    "gpu_wait": "It soon goes on: then one collective or kernel takes long, and the job is slow, not stuck.",
     "missing_rank": "The rank runs on another host.",
-    "unwatched_rank": "A rank that was not watched goes on before long: then the job is slow, and not stuck.",
+    "unwatched_rank": "A rank that was not watched soon goes on: then the job is slow, not stuck.",
 }
-REFUTED_ELSE = "Watched again, the job has moved on."
+REFUTED_ELSE = "The job has moved on when it is watched again."
 
 
 def title(*, kind: str) -> str:
@@ -80,7 +80,7 @@ def title(*, kind: str) -> str:
 
 
 def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int], since_s: float) -> str:
-    since = f"Nothing has moved for at least {since_s:.0f} s." if since_s else "For how long is not known."
+    since = f"Nothing has moved for at least {_seconds(since_s)}." if since_s else "For how long is not known."
     return f"{_who_waits('is stuck', kind, chain, waiting, ranks)} {since}{_unseen(kind, waiting, ranks)}"
 
 
@@ -99,14 +99,14 @@ def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequenc
         return f"What is known of this job {is_stuck}: {_waits(waiting)}."
     if kind == "collective_mismatch":
         calls = _waits((*chain, *waiting), tensors=True)
-        return f"This job {is_stuck}: its ranks are in calls that do not go together: {calls}."
+        return f"This job {is_stuck}: its ranks are in calls that do not match: {calls}."
     if kind == "gpu_wait":
         return (
             f"This job {is_stuck}, or is in a very long collective: {_waits((*chain, *waiting))}, and all GPUs are "
             "busy at the power at which they wait for each other."
         )
     if kind == "network":
-        return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and it does not come to an end."
+        return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and it does not finish."
     if kind == "rendezvous":
         return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and they do not find each other."
     chained = "; ".join(f"{_who(halts, several=several)} {_sits(in_common(halts))}" for halts in alike(chain))
@@ -154,6 +154,10 @@ def next_move(*, kind: str, ends: Sequence[Halt]) -> str:
 
 def refuted_by(*, kind: str) -> str:
     return REFUTED.get(kind, REFUTED_ELSE)
+
+
+def _seconds(amount: float) -> str:
+    return f"{amount:.3g} s" if amount < 100 else f"{amount:.0f} s"
 
 
 def _first_upper(text: str) -> str:
@@ -224,7 +228,7 @@ def _doing(halt: Halt) -> str:
         case "collective" | "rendezvous" | "gpu_wait":
             return f"waits {_sits_for_ranks(halt)}"
         case "rank_elsewhere":
-            return f"has not come there; its last call was {_call(halt)}"
+            return f"has not got there; its last call was {_call(halt)}"
         case "debugger":
             return f"is held by a debugger{_others(halt, ', {}')}"
         case "terminal":
@@ -251,12 +255,12 @@ def _doing(halt: Halt) -> str:
 
 _DOING = {
     "stopped": "is stopped (SIGSTOP, Ctrl-Z)",
-    "exit": "has ended its script and waits at exit",
+    "exit": "has finished its script and waits at exit",
     "lock": "waits for a lock, queue or event that nobody serves",
-    "gil": "wants the GIL, which another of its threads keeps and does not use",
+    "gil": "wants the GIL, which another of its threads holds without using it",
     "child_process": "waits for a child process to end",
     "sleep": "sleeps",
-    "loop": "computes at one place of its code, takes in nothing and keeps nothing",
+    "loop": "computes in one place of its code, reads nothing and keeps no result",
     "unknown": "does not move",
     "loader": "waits for a batch",
 }

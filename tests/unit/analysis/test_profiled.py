@@ -181,7 +181,7 @@ def test_steps_and_functions_of_a_job_that_was_traced_from_outside() -> None:
     assert profiled["lines"] == [{"line": "train.py:30 forward", "share": pytest.approx(110 / 20_000)}]
     assert diagnosis.ranks[0]["steps"]["profiled"] == profiled
     (computing,) = (found for found in diagnosis.findings if found.cause == "gpu.compute")
-    assert "train.py:30 forward (100 %)" in [one.value for one in worded_finding(computing).evidence]
+    assert "train.py:30 forward (100%)" in [one.value for one in worded_finding(computing).evidence]
 
 
 def test_a_trace_without_a_whole_step_says_so() -> None:

@@ -36,7 +36,7 @@ def section(text: str, heading: str) -> list[str]:
             "I/O bottleneck: reading from storage, 45% of the time, up to 1.8 times as fast if fixed",
         ),
         (diagnoses.sound(), "No bottleneck found: 94% is the model's arithmetic on the CPU"),
-        (diagnoses.undecided(), "No bottleneck named: the evidence does not suffice"),
+        (diagnoses.undecided(), "No bottleneck named: there is not enough evidence"),
     ],
 )
 def test_the_first_line_is_the_verdict(diagnosis: Diagnosis, line: str) -> None:

@@ -171,7 +171,7 @@ def test_a_change_that_makes_a_sound_job_much_faster_comes_first() -> None:
         replace(diagnoses.input_bound().findings[0], share=0.1, fixes=(small, large)),
     )
     page = Page(render(replace(base, findings=findings)))
-    assert "No bottleneck found One change makes the job 1.4 to 1.6 times as fast" in page.text
+    assert "No bottleneck found One change could make the job 1.4 to 1.6 times as fast" in page.text
     assert f"{WORDS['first']} Update all at once" in page.text
     assert "What limits it then" not in page.text
     assert page.values("href").count("#first") == 1
@@ -203,20 +203,20 @@ def test_before_and_after_is_that_of_the_first_change() -> None:
     base = diagnoses.input_bound()
     fix = Fix("Do it", "It helps.", "do()", predicted_speedup=2.0, speedup_range=(1.6, 2.5))
     text = Page(render(replace(base, findings=(replace(base.findings[0], fixes=(fix,)),)))).text
-    assert "1.6 to 2.5 times as fast. What takes one second today would take 500 ms (400 ms to 625 ms)" in text
+    assert "1.6 to 2.5 times as fast. One second of today's training would take 500 ms (400 ms to 625 ms)" in text
     assert "a step: 104 ms now, 52 ms then" in text
     assert "What limits it then: the model's arithmetic on the CPU, 27% of the time today." in text
 
 
 def test_what_cannot_be_predicted_is_bounded() -> None:
     text = Page(render(diagnoses.input_bound())).text
-    told = "It makes the job up to 2.3 times as fast: how much of this cause it takes away cannot be told beforehand."
+    told = "It makes the job up to 2.3 times as fast; how much of this cause it removes cannot be predicted."
     assert told in text
 
 
 def test_look_alikes_are_ruled_out_by_what_was_measured() -> None:
     text = Page(render(diagnoses.input_bound())).text
-    assert "Reading from storage <1% of the time goes there ; read from storage: 1.4 MB/s ruled out" in text
+    assert "Reading from storage <1% of the time ; read from storage: 1.4 MB/s ruled out" in text
     assert "More runnable threads than cores 8% of the time goes there also there" in text
     assert "Queueing for a lock of the job's own not examined" in text
 
@@ -270,7 +270,7 @@ def test_how_the_numbers_of_a_rank_add_up_is_said() -> None:
     for rank in base.ranks:
         assert sum(line["share"] for line in rank["breakdown"]) == pytest.approx(1.0)
     text = Page(render(base)).text
-    assert "The causes of a rank sum to all of its time" in text
+    assert "The causes of a rank add up to 100% of its time" in text
     assert "Waiting for other ranks is no further part of it" in text
 
 
@@ -280,7 +280,7 @@ def test_what_is_not_drawn_is_said() -> None:
     blind = Series("GPU", "busy", "fraction", at, (None,) * 10)
     base = replace(diagnoses.input_bound(), series=(*crowd, blind), not_drawn=("No stacks were seen.",))
     text = Page(render(base)).text
-    assert f"{20 - MAX_LINES} smaller ones are not drawn" in text
+    assert f"{20 - MAX_LINES} smaller lines are not drawn" in text
     assert "core 19" in text
     assert "core 11" not in text
     assert "1 more measurements are not drawn" in text

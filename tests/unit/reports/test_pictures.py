@@ -132,7 +132,7 @@ def test_workers_and_gpus_have_lanes_beside_the_trainer_s() -> None:
     (times,) = diagnoses.input_bound_activity().steps
     drawn = step_picture(times, Palette([INPUT]), shades_of(diagnoses.input_bound_activity()))
     usual, slowest = ([(lane.role, lane.of_one, lane.says) for lane in step.lanes[1:]] for step in drawn.steps)
-    unseen = ("gpu", True, "looked at every 500 ms: too rarely for this step")
+    unseen = ("gpu", True, "sampled every 500 ms: too rarely for this step")
     assert usual == [("worker", False, "75% preparing the input on the CPU, 25% idle"), unseen]
     assert slowest == [("worker", True, "90% preparing the input on the CPU, 10% idle"), unseen]
     mean, idle = drawn.steps[0].lanes[1].pieces

@@ -123,7 +123,7 @@ def test_messages_in_messages_become_text_too() -> None:
     fix = worded_fix(advice)
     assert isinstance(advice, Advice)
     assert fix.predicted_speedup == 1.5
-    assert fix.why.endswith("50 % of the time. " + worded(why))
+    assert fix.why.endswith("50% of the time. " + worded(why))
 
 
 def test_texts_of_others_pass_as_they_are() -> None:

@@ -20,7 +20,7 @@ def test_what_compiles_again_and_again_is_not_told_to_compile(whose: str, name: 
 
 def test_a_first_compilation_is_not_called_one_of_many() -> None:
     first = finding("cpu.python_overhead", trainer={"own_compiling": 0.45, "own_recompiling": 0.02})
-    assert first.summary.startswith("Compiling the model (torch.compile) takes 50 %")
+    assert first.summary.startswith("Compiling the model (torch.compile) takes 50%")
     assert titles(first)[0] == "Look again once steps are under way"
     again = finding("cpu.python_overhead", trainer={"own_compiling": 0.45, "own_recompiling": 0.4})
     assert again.summary.startswith("Compiling the model again and again")
@@ -219,7 +219,7 @@ def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
     numbers = {"library_code": 0.7, "interpreter_code": 0.6}
     found = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), below={"PIL": 0.8, "": 0.2})
     assert titles(found) == ["Do less, or do it more rarely, at a.py:3 dump"]
-    assert found.summary.startswith("Work of other libraries (PIL) beside the model takes 50 %")
+    assert found.summary.startswith("Work of other libraries (PIL) beside the model takes 50%")
     known = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), outside=(("a.py:8 near", 0.2),))
     assert titles(known) == ["Do less, or do it more rarely, at a.py:8 near"]
     assert known.predicted_speedup == pytest.approx(1 / 0.8)

@@ -187,7 +187,7 @@ def test_a_pass_whose_gradients_are_cleared_is_made_without_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("late", "told", "test"), [(0.26, "a step would be 26 % shorter", "same batch"), (0.0, "", "Halve")]
+    ("late", "told", "test"), [(0.26, "a step would be 26% shorter", "same batch"), (0.0, "", "Halve")]
 )
 def test_work_that_ranks_have_more_of_is_tested_by_giving_them_the_same(late: float, told: str, test: str) -> None:
     waits = ({1: 10 * late} if late else {}, {})

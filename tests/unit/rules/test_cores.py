@@ -198,6 +198,6 @@ def test_a_job_that_fills_its_cores_need_not_look_for_others() -> None:
 
 def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     others = finding("cpu.contention", numbers={"trainer_run_delay": 0.3})
-    assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
+    assert "for 30% the main thread itself waits for a core, for the rest it waits for threads that do" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary

@@ -80,4 +80,4 @@ def test_it_is_the_first_fix_of_what_the_interpreter_takes() -> None:
     assert isinstance(first, Fix)
     assert first.title == f"Let rank 0 do less at {LOG}, or do it more rarely"
     assert first.predicted_speedup == pytest.approx(1 / 0.75)
-    assert (evidence.name, evidence.value) == ("what rank 0 does and the others do not", f"{LOG} (26 %)")
+    assert (evidence.name, evidence.value) == ("what rank 0 does and the others do not", f"{LOG} (26%)")

@@ -79,7 +79,7 @@ def test_a_loop_is_promised_what_runs_in_it_and_without_one_nothing_is_told_of_l
     assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.4 - 0.5 * 0.2 / 2))
     assert fix.speedup_range == pytest.approx((1.0, fix.predicted_speedup))
     assert fixes["Use a larger batch"].predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.6 / 2))
-    assert "20 % of the time" in fix.why
+    assert "20% of the time" in fix.why
     without = fixes_of(replace(case, loops={}), PYTHON)
     assert without.keys() == fixes.keys() - {fix.title}
     assert not any("larger operations" in title for title in without)

@@ -25,9 +25,9 @@ def fixes(**numbers: float) -> list[Fix]:
     ("memory", "first", "words"),
     [
         ({}, "fewer", "was not seen: check it before"),
-        ({"traced_memory": 0.4}, "fewer", "60 % of the memory are free"),
-        ({"gpu_memory_share": 0.5, "traced_memory": 0.95}, "fewer", "50 % of the memory are free"),
-        ({"traced_memory": 0.95}, "selectively", "95 % of the memory are in use"),
+        ({"traced_memory": 0.4}, "fewer", "60% of the memory is free"),
+        ({"gpu_memory_share": 0.5, "traced_memory": 0.95}, "fewer", "50% of the memory is free"),
+        ({"traced_memory": 0.95}, "selectively", "95% of the memory is in use"),
     ],
 )
 def test_what_memory_allows_comes_first(memory: dict[str, float], first: str, words: str) -> None:

@@ -232,7 +232,7 @@ def test_slow_reads_want_workers_even_on_few_busy_cores() -> None:
 @pytest.mark.parametrize(
     ("numbers", "why"),
     [
-        ({"device_busy": 0.98}, "the device had requests under way for 98 % of the time"),
+        ({"device_busy": 0.98}, "the device had requests under way for 98% of the time"),
         ({"device_busy": 0.03, "read_from_storage": 24.0}, "Something between them holds requests back"),
         ({"device_busy": 0.5, "reads_limit_used": 1.0}, "they share the limit of their control group"),
     ],
@@ -456,7 +456,7 @@ def test_one_busy_worker_wants_its_work_spread() -> None:
     found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert advised(found) is None
     spread = next(fix for fix in worded_fixes(found) if fix.title == "Give each loader worker as much to do")
-    assert "97 % of the time, the next one 8 %" in spread.why
+    assert "97% of the time, the next one 8%" in spread.why
     assert spread.predicted_speedup == pytest.approx(1 / (1.05 / 2), rel=0.01)
     assert "can prepare batches as fast" not in " ".join(fix.why for fix in worded_fixes(found))
 

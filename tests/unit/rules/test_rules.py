@@ -211,8 +211,8 @@ def test_the_users_own_line_and_path_are_named(cause: str) -> None:
         paths={cause: (("file:/data/shard-1.bin", 0.99),)},
     )
     assert "train.py:41 augment" in found.summary
-    assert "train.py:41 augment (83 %)" in [evidence.value for evidence in found.evidence]
-    assert "/data/shard-1.bin (99 %)" in [evidence.value for evidence in found.evidence]
+    assert "train.py:41 augment (83%)" in [evidence.value for evidence in found.evidence]
+    assert "/data/shard-1.bin (99%)" in [evidence.value for evidence in found.evidence]
 
 
 def test_a_path_is_named_where_no_line_is_known() -> None:

@@ -86,7 +86,7 @@ def test_the_longest_kernels_stand_in_their_finding(tmp_path: Path) -> None:
     assert second[0] == "pytorch_flash::flash_fwd_kernel"
     finding = next(one for one in diagnose_traces([read_trace(path)]).findings if one.cause == "gpu.compute")
     shown = [str(one.value) for one in finding.evidence if one.name.startswith("kernel that takes")]
-    assert shown == [f"{GEMM} (75 %)", "pytorch_flash::flash_fwd_kernel (25 %)"]
+    assert shown == [f"{GEMM} (75%)", "pytorch_flash::flash_fwd_kernel (25%)"]
 
 
 @pytest.mark.parametrize(

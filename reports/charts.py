@@ -145,11 +145,20 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
         values = _values(one)
         least, most = quantity(min(values), one.unit), quantity(max(values), one.unit)
         path = _path(thin_out(one.times, one.values, points), span_s, bottom, top)
-        lines.append(Line(number, brief(worded(one.name)), label("between", least=least, most=most), path))
+        lines.append(Line(number, brief(worded(one.name)), _range(least, most), path))
     listed = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
     said = label("named", name=title, value=listed)
     axis = brief(label("unit", unit=unit))
     return Chart(title, axis, bottom, top, said, tuple(lines), len(group) - len(drawn))
+
+
+def _range(least: str, most: str) -> str:
+    """From the smallest to the largest value; the unit of both stands once, and so does one value."""
+    if least == most:
+        return most
+    number, _, unit = least.rpartition(" ")
+    same = number and unit == most.rpartition(" ")[2]
+    return label("between", least=number if same else least, most=most)
 
 
 def _path(points: Sequence[Point], span_s: float, bottom: float, top: float) -> str:

@@ -98,7 +98,7 @@ def subject(job: Mapping[str, Any]) -> str:
     command = " ".join(word.rpartition("/")[2] if word.startswith("/") else word for word in str(command).split(" "))
     started = str(job.get("started") or "")[:16].replace("T", " ")
     parts = (command, job.get("host"), started)
-    return " · ".join(brief(str(part), 80) for part in parts if part)
+    return " · ".join(brief(str(part), 110) for part in parts if part)
 
 
 def waterfall(report: Outline, palette: Palette) -> tuple[Slice, ...]:

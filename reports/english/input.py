@@ -84,7 +84,7 @@ def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
     if drawn is not None:
         why += f" That ends where something is drawn at random: {percent(drawn)} of the preparation comes after it."
     code = _ONCE_IN_ARROW if arrow and kind == "text" else _ONCE.get(kind, _ONCE[""])
-    return Fix("Do what never changes only once", why, code)
+    return Fix("Do the part that never changes once", why, code)
 
 
 def rows_in_order(*, by_number: bool) -> Fix:

@@ -421,7 +421,7 @@ def with_messages() -> Diagnosis:
             clauses=(),
             remarks=(),
         ),
-        evidence=(Evidence("kept busy by the job", 3.0, "cores", "cpu"),),
+        evidence=(Evidence("cores kept busy by the job", 3.0, "cores", "cpu"),),
         fixes=(advise("io.another_thread", logger=True),),
         refuted_by=say("io.logs_refuted"),
     )

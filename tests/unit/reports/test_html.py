@@ -173,7 +173,7 @@ def test_a_change_that_makes_a_sound_job_much_faster_comes_first() -> None:
     page = Page(render(replace(base, findings=findings)))
     assert "No bottleneck found One change could make the job 1.4 to 1.6 times as fast" in page.text
     assert f"{WORDS['first']} Update all at once" in page.text
-    assert "What limits it then" not in page.text
+    assert "The next limit after that" not in page.text
     assert page.values("href").count("#first") == 1
     assert page.values("href").count("#change-2") == 2
 
@@ -205,7 +205,7 @@ def test_before_and_after_is_that_of_the_first_change() -> None:
     text = Page(render(replace(base, findings=(replace(base.findings[0], fixes=(fix,)),)))).text
     assert "1.6 to 2.5 times as fast. One second of today's training would take 500 ms (400 ms to 625 ms)" in text
     assert "a step: 104 ms now, 52 ms then" in text
-    assert "What limits it then: the model's arithmetic on the CPU, 27% of the time today." in text
+    assert "The next limit after that: the model's arithmetic on the CPU, 27% of the time today." in text
 
 
 def test_what_cannot_be_predicted_is_bounded() -> None:
@@ -217,7 +217,7 @@ def test_what_cannot_be_predicted_is_bounded() -> None:
 def test_look_alikes_are_ruled_out_by_what_was_measured() -> None:
     text = Page(render(diagnoses.input_bound())).text
     assert "Reading from storage <1% of the time ; read from storage: 1.4 MB/s ruled out" in text
-    assert "More runnable threads than cores 8% of the time goes there also there" in text
+    assert "More runnable threads than cores 8% of the time also there" in text
     assert "Queueing for a lock of the job's own not examined" in text
 
 
@@ -271,7 +271,7 @@ def test_how_the_numbers_of_a_rank_add_up_is_said() -> None:
         assert sum(line["share"] for line in rank["breakdown"]) == pytest.approx(1.0)
     text = Page(render(base)).text
     assert "The causes of a rank add up to 100% of its time" in text
-    assert "Waiting for other ranks is no further part of it" in text
+    assert "Waiting for other ranks does not come on top" in text
 
 
 def test_what_is_not_drawn_is_said() -> None:

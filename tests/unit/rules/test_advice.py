@@ -239,7 +239,7 @@ def test_a_function_that_runs_without_torch_gets_its_own_time_and_no_more(outsid
     )  # fmt: skip
     (own,) = (fix for fix in found.fixes if fix.title == "Make a.py:8 distance cheaper")
     assert own.predicted_speedup == pytest.approx(1 / (1 - outside))
-    assert f"{100 * outside:.0f} % of the time" in own.why
+    assert f"{100 * outside:.0f}% of the time" in own.why
     assert {*others} <= {*titles(found)}
     assert bool(others) is ("Compile the model" in titles(found))
 

@@ -24,7 +24,7 @@ def test_own_threads_are_fitted_to_the_cores() -> None:
     )  # fmt: skip
     assert titles(found)[0] == "Use 2 compute threads per process"
     assert "OMP_NUM_THREADS=2" in changes(found)
-    assert "the job has 40 threads for 8 cores at a time" in found.summary
+    assert "the job has 40 threads at a time for 8 cores" in found.summary
 
 
 def test_threads_that_fit_already_are_left_alone() -> None:
@@ -198,6 +198,6 @@ def test_a_job_that_fills_its_cores_need_not_look_for_others() -> None:
 
 def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     others = finding("cpu.contention", numbers={"trainer_run_delay": 0.3})
-    assert "for 30% the main thread itself waits for a core, for the rest it waits for threads that do" in others.summary
+    assert "for 30% the main thread itself waits for a core, for the rest it waits for threads" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary

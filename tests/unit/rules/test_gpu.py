@@ -24,7 +24,7 @@ def fixes(**numbers: float) -> list[Fix]:
 @pytest.mark.parametrize(
     ("memory", "first", "words"),
     [
-        ({}, "fewer", "was not seen: check it before"),
+        ({}, "fewer", "was not seen: check that first"),
         ({"traced_memory": 0.4}, "fewer", "60% of the memory is free"),
         ({"gpu_memory_share": 0.5, "traced_memory": 0.95}, "fewer", "50% of the memory is free"),
         ({"traced_memory": 0.95}, "selectively", "95% of the memory is in use"),

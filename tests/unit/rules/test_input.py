@@ -233,7 +233,7 @@ def test_slow_reads_want_workers_even_on_few_busy_cores() -> None:
     ("numbers", "why"),
     [
         ({"device_busy": 0.98}, "the device had requests under way for 98% of the time"),
-        ({"device_busy": 0.03, "read_from_storage": 24.0}, "Something between them holds requests back"),
+        ({"device_busy": 0.03, "read_from_storage": 24.0}, "Something in between holds requests back"),
         ({"device_busy": 0.5, "reads_limit_used": 1.0}, "they share the limit of their control group"),
     ],
 )

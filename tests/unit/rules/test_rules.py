@@ -224,7 +224,7 @@ def test_a_path_is_named_where_no_line_is_known() -> None:
 def test_a_straggler_is_named_and_that_others_wait(cause: str) -> None:
     ranks = tuple(trainer(rank, data=0.5 if rank == 1 else 0.0) for rank in range(3))
     alone = only({cause: 0.4}, trainers=ranks, culprits={cause: (1,)})
-    assert "it lies in rank 1" in alone.summary
+    assert "it happens on rank 1" in alone.summary
     assert "wait for it" not in alone.summary
     waited = tuple(replace(one, waited_for={1: 0.3} if one.rank != 1 else {}) for one in ranks)
     found = only({cause: 0.4}, trainers=waited, culprits={cause: (1,)})
@@ -242,7 +242,7 @@ def test_a_cause_of_all_ranks_is_no_straggler() -> None:
 def test_two_stragglers_are_named() -> None:
     ranks = tuple(replace(trainer(rank), waited_for={1: 0.3} if rank == 2 else {}) for rank in range(4))
     found = only({"io.swap": 0.4}, trainers=ranks, culprits={"io.swap": (1, 3)})
-    assert "ranks 1, 3, and the other ranks wait for them" in found.summary
+    assert "ranks 1 and 3, and the other ranks wait for them" in found.summary
 
 
 def test_a_single_trainer_has_no_ranks() -> None:

@@ -1,4 +1,4 @@
-"""Dumps of torch's Flight Recorder: which rank did not come to a collective, and which calls do not go together."""
+"""Dumps of torch's Flight Recorder: which rank did not come to a collective, and which calls do not match."""
 
 import pickle
 from pathlib import Path

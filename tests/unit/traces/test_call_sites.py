@@ -27,11 +27,11 @@ def shown(diagnosis: Diagnosis, cause: str, name: str) -> list[str]:
 
 
 def lines(diagnosis: Diagnosis, cause: str) -> list[str]:
-    return shown(diagnosis, cause, "where most of it is")
+    return shown(diagnosis, cause, "where most of it happens")
 
 
 def operators(diagnosis: Diagnosis, cause: str) -> list[str]:
-    return shown(diagnosis, cause, "operator that most of it is for")
+    return shown(diagnosis, cause, "operator that takes most of it")
 
 
 def two_layers() -> MadeTrace:

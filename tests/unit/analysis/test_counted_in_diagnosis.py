@@ -68,7 +68,7 @@ def test_reports_call_backward_passes_what_they_are() -> None:
     assert "per step" not in said
     page = html.render(found)
     assert "Backward passes" in page
-    assert "probes of the kernel" in page
+    assert "kernel probes" in page
     assert json.loads(report.render(found))["steps"]["unit"] == BACKWARD_PASSES
 
 

@@ -123,10 +123,10 @@ WORDS = {
     # --- ranks
     "alike_ranks": "时间用法相似的 rank",
     "host_waits": "按主机和位置看等待",
-    "host_waits_help": "每个 rank 等待其他 rank 的时间百分比；颜色越深越多。比周围都浅的 rank，就是其他 rank 在等的。",
+    "host_waits_help": "每个 rank 等待其他 rank 的时间百分比；颜色越浓越多。比周围都淡的 rank，就是其他 rank 在等的。",
     "hosts_left_out": "另有 {count} 台主机未显示。",
     "ranks": "逐个 rank",
-    "heat_help": "每个 rank 的墙钟时间占比；颜色越深，占比越大。掉队 rank 是等待其他 rank 最少的那个。",
+    "heat_help": "每个 rank 的墙钟时间占比；颜色越浓，占比越大。掉队 rank 是等待其他 rank 最少的那个。",
     "heat_sums": "一个 rank 的各原因之和是它的全部时间，太小而没有列出的原因也在内。"
     "等待其他 rank 的时间不是另外的部分：它也在这些原因里，记为所等待的 rank 当时在做的事。",
     "waits": "等待其他 rank",

@@ -29,7 +29,7 @@ EXPLAINED: dict[str, Explanation] = {
         refuted="the pace stays the same with one batch kept in memory.",
     ),
     causes.WORKER_STARTUP: Explanation(
-        goes="goes into starting loader workers again and again",
+        goes="goes into restarting loader workers",
         means=(
             "Loader workers are forked or spawned, import and open the dataset before their first batch, again and "
             "again. After a fork the trainer copies its memory, page by page, as it writes to it (`own_copying`)."

@@ -55,9 +55,9 @@ def keep_values(*, line: str | None) -> Fix:
         f"Keep values on the GPU at {line or 'the training step'}",
         "Reading a value (.item(), .cpu(), float(loss), print, if tensor:) waits until the GPU has done all it was "
         "given, and the GPU then idles until new work arrives.",
-        "total += loss.detach()                      # stays on the GPU\n"
-        "if step % 100 == 0: print(total.item())     # one wait in a hundred steps\n"
-        "values = torch.where(mask, values, 0)       # values[mask] waits, as their number must be known",
+        "total += loss.detach()  # stays on the GPU\n"
+        "if step % 100 == 0: print(total.item())  # one wait in a hundred steps\n"
+        "values = torch.where(mask, values, 0)  # values[mask] waits, as their number must be known",
     )
 
 

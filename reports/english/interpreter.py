@@ -48,7 +48,7 @@ def compile_once() -> Fix:
     return Fix(
         "Keep torch.compile from compiling again",
         "A compiled model is valid for the shapes and values it was compiled for; for others it is compiled again.",
-        "torch.compile(model, dynamic=True)        # or pad batches to a few sizes\n"
+        "torch.compile(model, dynamic=True)  # or pad batches to a few sizes\n"
         "# TORCH_LOGS=recompiles python train.py reports what differed each time",
     )
 
@@ -167,8 +167,8 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
         f"Do less, or do it more rarely, at {' and '.join(lines) or 'the code that calls them'}",
         f"{percent(part)} of what runs around the arithmetic is neither torch nor Python's interpreter. Compiling the "
         "model or a larger batch would not change it.",
-        "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
-        "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for\n"
+        "if step % 100 == 0: ...  # images, plots and metrics are rarely needed at each step\n"
+        "pool.submit(work, arrays)  # pool = ProcessPoolExecutor(1): what the step need not wait for\n"
         "if kept is None: kept = work()    # once: what is made of data that stays the same",
     )
 

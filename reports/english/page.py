@@ -30,8 +30,7 @@ WORDS = {
     "rests": "How sure is this?",
     "known": "Method",
     "confidence": "Confidence",
-    "confidence_is": "how often this cause ranks first when the watched seconds are resampled; at most what the "
-    "method allows",
+    "confidence_is": "how often this cause ranks first when the watched seconds are resampled, capped by the method",
     "watched": "Watched",
     "watching_cost": "Cost of watching",
     "cost": "{cpu} of one core and {memory} of memory",
@@ -127,17 +126,16 @@ WORDS = {
     "phase": "Part",
     "usual": "Usual",
     "slowest": "Slowest",
-    "difference": "Longer by",
+    "difference": "Difference",
     # --- ranks
     "alike_ranks": "Ranks that spend their time alike",
     "host_waits": "Waiting by host and position",
-    "host_waits_help": "Percentage of its time that each rank waits for others; darker is more. Cells lighter than "
-    "all those "
-    "around them are the ranks that the others wait for.",
+    "host_waits_help": "Percentage of its time that each rank waits for others; stronger colour is more. Cells paler "
+    "than all those around them are the ranks that the others wait for.",
     "hosts_left_out": "{count} more hosts are not shown.",
     "ranks": "Rank by rank",
-    "heat_help": "Shares of each rank's wall time; darker is more. The straggler is the rank that waits least for the "
-    "others.",
+    "heat_help": "Shares of each rank's wall time; stronger colour is more. The straggler is the rank that waits "
+    "least for the others.",
     "heat_sums": "The causes of a rank add up to 100% of its time, including those too small for a column. Waiting for "
     "other ranks does not come on top: that time is counted under what those ranks were doing.",
     "waits": "waits for other ranks",

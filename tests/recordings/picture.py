@@ -30,7 +30,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
 LARGEST = 100_000
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 _DARK = ("--blink-settings=preferredColorScheme=0",)
-_COLORS, _MARGIN = 192, 24
+_COLORS, _MARGIN = 256, 24
 
 
 def _report(folder: Path, *names: str) -> str:
@@ -99,7 +99,7 @@ def _draw(browser: str, name: str, picture: Picture, folder: Path) -> None:
     options = [*_FLAGS, *picture.flags, f"--window-size={picture.size[0]},{picture.size[1]}"]
     options += [f"--user-data-dir={folder}/profile", f"--screenshot={shot}"]
     subprocess.run([browser, *options, page.as_uri()], check=True, capture_output=True, timeout=120)
-    _trimmed(Image.open(shot).convert("RGB")).quantize(_COLORS).save(target, optimize=True)
+    _trimmed(Image.open(shot).convert("RGB")).quantize(_COLORS, Image.Quantize.MAXCOVERAGE).save(target, optimize=True)
     if (held := target.stat().st_size) > LARGEST:
         raise PerfDoctorError(f"{target} has {held} bytes, {LARGEST} are allowed.", hint="Choose a smaller part of it.")
 

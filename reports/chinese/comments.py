@@ -1,9 +1,8 @@
 """The phrasebook for comments in the code of fixes, which is written once, in English."""
 
 _DATA = {
-    "of a JPEG: decodes to half, a quarter or an eighth, whichever is not below size": (
-        "对 JPEG：解码成二分之一、四分之一或八分之一，取不小于 size 的最小者"
-    ),
+    "of a JPEG: decodes at 1/2, 1/4 or 1/8, but not below size": "对 JPEG：按 1/2、1/4 或 1/8 解码，但不小于 size",
+    "before rotating, blurring and the like: fewer pixels for them": "在旋转、模糊等操作之前：它们要处理的像素更少",
     "in Rust; so is tiktoken": "用 Rust 编写；tiktoken 也是",
     "a whole batch in one call, not text by text": "一次调用处理整个批次，而不是逐条文本",
     "in workers: bytes only": "在 worker 进程中：只取字节",

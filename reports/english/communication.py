@@ -138,11 +138,11 @@ def exchange_seldom(
 ) -> Fix:
     rest = "; parameters are gathered as often as before" if sharded else ""
     medium = "the loopback of this host" if within else "the network"
-    moved = f" {amount(received)} go through {medium}." if received else ""
+    moved = f" {amount(received)} goes through {medium}." if received else ""
     return Fix(
         "Exchange gradients every few steps",
         f"{_all(world)} ranks are in the exchange for {percent(share)} of the time.{moved} Accumulated over 4 steps, "
-        f"gradients are a quarter of their bytes{rest}.",
+        f"gradients take a quarter of the bytes{rest}.",
         _ACCUMULATE[way],
     )
 

@@ -18,17 +18,17 @@ def no_stacks(*, reason: str) -> str:
 
 def gpu_untraced() -> str:
     return (
-        "From outside, which kernels a GPU ran and what it waited for is not seen: it is estimated from how the host "
-        "waits and from the driver's counters. These estimates rest on published facts and a simulation, not yet on "
-        "runs on GPUs, so confidence is at most 0.6."
+        "From outside it is not seen which kernels a GPU ran and what it waited for: this is estimated from how the "
+        "host waits and from the driver's counters. These estimates rest on published facts and a simulation, not yet "
+        "on runs on GPUs, so confidence is at most 60%."
     )
 
 
 def gpu_use_unread() -> str:
     return (
-        "How busy a GPU of the job was could not be read; it is taken from how long the host waits for it. What else "
-        "holds the host up is seen all the same, but whether the GPU works or idles is an estimate: confidence in a "
-        "verdict about that is at most 0.45."
+        "How busy a GPU of the job was could not be read; it is inferred from how long the host waits for it. What "
+        "else holds the host up is seen all the same, but whether the GPU works or idles is an estimate: confidence in "
+        "a verdict about that is at most 45%."
     )
 
 

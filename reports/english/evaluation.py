@@ -25,8 +25,8 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float, l
     }
     return Fix(
         "Evaluate less often",
-        f"No parameter changes in these passes{where}, and with their batches they take {percent(share)} of the time; "
-        f"{times} times as many steps between them leave {percent(bearable)}.",
+        f"These passes{where} change no parameter, and with their batches they take {percent(share)} of the time; with "
+        f"{times} times as many steps between them they take {percent(bearable)}.",
         changes.get(loop, f"if step % ({times} * every) == 0: evaluate()"),
     )
 
@@ -39,8 +39,8 @@ def subset(*, times: int, loop: str) -> Fix:
     }
     return Fix(
         "Evaluate on a part of the data",
-        f"While training goes on, one sample in {times}, always the same ones, shows where it goes; the whole set is "
-        "needed for results only.",
+        f"During training, a fixed one in {times} samples shows the trend; the whole set is needed only for final "
+        "results.",
         changes.get(loop, f"held_out = {part}  # before the loader is made"),
     )
 
@@ -58,8 +58,8 @@ def inference_mode(*, line: str | None) -> Fix:
     where = f"around {line}" if line else "around the evaluation"
     return Fix(
         "Evaluate in inference mode",
-        "Then autograd records nothing and counts no versions of tensors, which torch.no_grad still does. If gradients "
-        "are on today, it also saves the memory of all activations.",
+        "Autograd then records nothing, and does not even count versions of tensors as it does under torch.no_grad. If "
+        "gradients are on today, the memory of all activations is saved too.",
         f"""\
 model.eval()
 with torch.inference_mode():  # {where}

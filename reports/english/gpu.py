@@ -166,7 +166,7 @@ def channels_last(*, layout: float | None) -> Fix:
     part = f": {percent(layout)} of the kernels' time" if layout else ""
     return Fix(
         "Keep convolutions in channels last",
-        f"They convert layouts otherwise{part}. With batches of one size, cuDNN's fastest algorithm can be looked for "
+        f"Otherwise they convert layouts{part}. With batches of one size, cuDNN can search for its fastest algorithm "
         "once.",
         "model = model.to(memory_format=torch.channels_last)\n"
         "inputs = inputs.to(memory_format=torch.channels_last)\n"

@@ -18,8 +18,8 @@ def preparing_refuted() -> str:
 _CHEAPER = {
     "images": """\
 image = Image.open(path)
-image.draft('RGB', size)  # of a JPEG: decodes to half, a quarter or an eighth, whichever is not below size
-image = image.resize(size)""",
+image.draft('RGB', size)  # of a JPEG: decodes at 1/2, 1/4 or 1/8, but not below size
+image = image.resize(size)  # before rotating, blurring and the like: fewer pixels for them""",
     "sound": "Keep the sound at the sample rate that the model takes, and read only the piece that is needed "
     "(soundfile.read with start and frames).",
     "video": "Keep short clips with frequent key frames at the size that the model takes, and decode only the frames "
@@ -173,7 +173,7 @@ def keep_workers(*, starts: float | None, life: float | None) -> Fix:
     if starts is not None:
         why = f"{starts:.0f} workers were started per minute. {why}"
     if life is not None:
-        why += f" One lived {life:.2g} s."
+        why += f" Each lived about {life:.2g} s."
     return Fix(
         "Keep the workers between epochs",
         f"{why} If persistent_workers is set already, the DataLoader itself is created again: create it once.",
@@ -236,8 +236,8 @@ def fewer_tensors(*, slack: float | None) -> Fix:
 def share_by_name() -> Fix:
     return Fix(
         "Let workers share tensors by name",
-        "By default an open file is sent for each tensor of a batch. Names of files cost less; those of a job that was "
-        "killed stay in /dev/shm.",
+        "By default an open file is sent for each tensor of a batch. Sending its name costs less, but the files of a "
+        "killed job stay in /dev/shm.",
         "torch.multiprocessing.set_sharing_strategy('file_system')  # before the loader is made",
     )
 

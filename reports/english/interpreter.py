@@ -115,9 +115,9 @@ def record_stacks(*, several_ranks: bool) -> Fix:
 
 def shorten_outside() -> Fix:
     return Fix(
-        "Do it beside the step",
-        "What needs no result of the step can be done by workers or another thread while the GPU works; the launches "
-        "of the next step then come in time.",
+        "Do it in parallel with the step",
+        "Work that needs no result of the step can be done by workers or another thread while the GPU computes; the "
+        "next step is then launched in time.",
         "executor = concurrent.futures.ThreadPoolExecutor(1)\n"
         "done = executor.submit(work, output.detach().cpu())  # and ask for done.result() a step later",
     )
@@ -184,8 +184,8 @@ def compute_rarely(*, line: str, share: float, hook: bool) -> Fix:
     return Fix(
         f"Do what {line} does more rarely",
         f"{percent(share)} of the time goes into operations there, below the model's passes: metrics and the "
-        "like are rarely needed at each step. An average of the weights may take a step of its own every so often, if "
-        "it then forgets as much as it did in all steps between.",
+        "like are rarely needed at each step. An average of the weights can be updated less often, if its decay then "
+        "makes up for all the steps in between.",
         "if step % 100 == 0: ...  # around what calls it; an average then keeps decay ** 100 of itself\n"
         "# or an average in one call: torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
     )
@@ -379,8 +379,8 @@ def fewer_objects() -> Fix:
 def no_call(*, line: str | None, part: float) -> Fix:
     return Fix(
         f"Take gc.collect() out of the step{f' at {line}' if line else ''}",
-        f"{percent(part)} of GC is at a line that does nothing else, so it is called there, and gc.disable() does not "
-        "stop that. What is not needed any more is freed at once; only objects that refer to each other wait for GC.",
+        f"{percent(part)} of GC happens at a line that does nothing else: it is called there, and gc.disable() does "
+        "not stop that. Most objects are freed as soon as they are not needed; only reference cycles wait for GC.",
         "# gc.collect()  # or: if step % 500 == 0: gc.collect(), after gc.freeze() once model and data are set up",
     )
 

@@ -209,7 +209,7 @@ def save_behind(*, path: str | None, share: float, line: str | None, together: b
     return Fix(
         "Save while training goes on",
         f"The trainer stands still while {path or 'a checkpoint'} is written: {percent(share)} of the time.{done} Only "
-        "the copy in memory must be made in the step, of the optimizer's state as of the model's.",
+        "the state's copy in memory, the model's and the optimizer's, has to be made in the step.",
         f"""\
 from torch.distributed.checkpoint import async_save
 from torch.distributed.checkpoint.state_dict import get_state_dict

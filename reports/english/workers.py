@@ -64,7 +64,7 @@ def take_over(
     place = f", most of it at {line}" if line else ""
     why = (
         f"In each second, the loop itself prepares batches for {busy:.2g} s{place}, and its other work takes {own:.2g} "
-        f"s. Workers do the first beside the second; it has {now or 'none'}"
+        f"s. Workers do the former in parallel with the latter; it has {now or 'none'}"
     )
     options = _options(useful, pin=pin)
     change = (

@@ -64,9 +64,9 @@ def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
     cause, title = "communication.bandwidth", "Train in one process"
     here = finding(cause, numbers={"received": 138.0, "loopback": 1.0}, settings={"backend": "gloo"}, ranks=2)
     assert titles(here)[0] == title
-    assert any("138 go through the loopback of this host" in fix.why for fix in here.fixes)
+    assert any("138 goes through the loopback of this host" in fix.why for fix in here.fixes)
     there = finding(cause, numbers={"received": 138.0, "loopback": 0.1}, settings={"backend": "gloo"}, ranks=2)
-    assert any("138 go through the network" in fix.why for fix in there.fixes)
+    assert any("138 goes through the network" in fix.why for fix in there.fixes)
     assert title not in titles(there)
     gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
     assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))

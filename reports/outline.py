@@ -115,6 +115,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
     paths = ShortPaths(texts(diagnosis))
     summary = paths.shorten(clean(verdict.summary))  # which names a file in full, and what follows does not
     unequal = verdict.cause if _is_unequal(verdict) else None
+    titles = {finding.cause: finding_title(finding) for finding in diagnosis.findings}
     cards = tuple(
         card(finding, paths, said=verdict.summary, unequal=finding.cause == unequal) for finding in diagnosis.findings
     )
@@ -128,8 +129,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
         figures=_figures(diagnosis) if stuck is None else _stuck_figures(stuck),
         basis=_basis(verdict),
         straggler=_straggler(verdict) or _late_place(diagnosis.crowd),
-        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) and stuck is None else ()),
-        ranks=tuple(_rank(rank, verdict) for rank in ranks),
+        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) and stuck is None else (), titles),
+        ranks=tuple(_rank(rank, verdict, titles) for rank in ranks),
         groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
         cards=cards,
         first=_first_change(diagnosis),
@@ -160,7 +161,7 @@ def shown_ranks(diagnosis: Diagnosis) -> tuple[dict[str, Any], ...]:
 def _of_group(group: RankGroup) -> RankBar:
     lines = [CauseShare(cause, share) for cause, share in group.shares.items()]
     alike = label("alike_ranks", count=len(group.ranks), first=group.ranks[0], waits=percent(group.waits))
-    return RankBar(name=sentence(alike), detail="", straggler=False, parts=_parts(lines))
+    return RankBar(name=sentence(alike), detail="", straggler=False, parts=_parts(lines, {}))
 
 
 def _claim(diagnosis: Diagnosis) -> str:
@@ -313,8 +314,8 @@ def _kind(cause: str) -> str:
     return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
-def _parts(breakdown: Iterable[CauseShare]) -> tuple[BarSegment, ...]:
-    """The parts of a bar, largest first, small ones together at the end."""
+def _parts(breakdown: Iterable[CauseShare], titles: Mapping[str, str]) -> tuple[BarSegment, ...]:
+    """The parts of a bar, largest first, small ones together at the end, each called as its finding is."""
     lines = sorted((line for line in breakdown if line.share > 0), key=lambda line: -line.share)
     small = [line for line in lines if line.share < SMALL_SHARE]
     if len(small) < 2:
@@ -322,7 +323,7 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[BarSegment, ...]:
     parts = [
         BarSegment(
             line.cause,
-            sentence(cause_title(line.cause)),
+            sentence(titles.get(line.cause) or cause_title(line.cause)),
             line.share,
             percent(line.share),
             _kind(line.cause),
@@ -337,13 +338,13 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[BarSegment, ...]:
     return tuple(parts)
 
 
-def _rank(rank: Mapping[str, Any], verdict: Verdict) -> RankBar:
+def _rank(rank: Mapping[str, Any], verdict: Verdict, titles: Mapping[str, str]) -> RankBar:
     lines = [CauseShare(line["cause"], line["share"]) for line in rank["breakdown"]]
     return RankBar(
         name=sentence(label("rank", rank=rank["rank"])),
         detail=_rank_detail(rank),
         straggler=rank["rank"] == verdict.straggler_rank,
-        parts=_parts(lines),
+        parts=_parts(lines, titles),
         waits=_waits(rank.get("waits_for", {})) if verdict.straggler_rank is not None or _is_unequal(verdict) else "",
     )
 

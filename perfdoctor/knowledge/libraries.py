@@ -56,6 +56,11 @@ USES: tuple[Use, ...] = (
     _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
     # torch.distributed.tensor.parallel
     _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
+    # torch.distributed.all_gather_object and its like, which pickle what they are given
+    _use(
+        "object_collectives", "yes", r"torch/distributed/distributed_c10d\.py",
+        "all_gather_object gather_object broadcast_object_list scatter_object_list send_object_list recv_object_list",
+    ),
     # torch.nn.SyncBatchNorm
     _use("sync_batch_norm", "yes", r"torch/nn/modules/_functions\.py"),
     # torch.optim's three ways

@@ -56,6 +56,24 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
         yield advise("communication.use_nccl")
 
 
+def _exchanges_besides(case: Case) -> bool:
+    """Whether the script exchanges much itself, where DistributedDataParallel does so with the gradients.
+
+    That calls no collective in Python, but for a hook of the script's own.
+    """
+    of_script = _way(case) == DDP and not _has_policy(case)
+    return of_script and _spent_by_hand(case) >= thresholds.MOSTLY * case.share(BANDWIDTH)
+
+
+def _exchange_less(case: Case) -> Iterator[Advice]:
+    """What else than gradients the script exchanges."""
+    objects = case.settings.get("object_collectives") == "yes"
+    if objects:
+        yield advise("communication.gather_tensors")
+    yield advise("communication.exchange_rarely", line=case.hot_line(BANDWIDTH), share=_spent_by_hand(case))
+    yield from _mend_transport(case)
+
+
 def _replicate_otherwise(case: Case) -> Iterator[Advice]:
     """Each rank has the whole model, and gradients are all that they exchange."""
     yield _exchange_seldom(case)
@@ -223,6 +241,14 @@ def _find_late_rank(case: Case) -> Iterator[Advice]:
 
 
 COMMUNICATION_RULES = (
+    Rule(
+        BANDWIDTH,
+        say("communication.besides_gradients"),
+        ("received", "loopback", "sent", "bytes_per_packet", "trainer_switches"),
+        _exchange_less,
+        say("communication.besides_gradients_refuted"),
+        applies=_exchanges_besides,
+    ),
     Rule(
         BANDWIDTH,
         say("communication.moving"),

@@ -19,6 +19,8 @@ _DATA = {
     "once per {} batches": "每 {} 个批次一次",
     "of transformers: {}": "transformers 的写法：{}",
     "padded nowhere yet": "这里还不填充",
+    "around the exchange; what is kept until then goes in one": "包住这次交换；积累到那时的数据一次发送",
+    "as many on each rank": "每个 rank 上数量相同",
     "at the beginning of the hook": "写在钩子的开头",
     "no lists of dicts, no per-sample objects": "不要字典的列表，不要每个样本一个对象",
     "before: {}": "在此之前：{}",

@@ -42,6 +42,29 @@ def high_priority(*, times: float, share: float, network: str | None) -> Fix:
     )
 
 
+def besides_gradients() -> str:
+    return "在 rank 之间交换梯度以外的数据"
+
+
+def besides_gradients_refuted() -> str:
+    return "让若干步不做这一交换：如果这些步用时不变，它就不是原因。"
+
+
+def exchange_rarely(*, line: str | None, share: float) -> Fix:
+    return fix(
+        f"让 {line} 的交换更少发生" if line else "更少地交换",
+        f"除梯度之外，脚本自己调用的集合通信占 {percent(share)} 的时间。所有 rank 必须在相同的步调用它们。",
+    )
+
+
+def gather_tensors() -> Fix:
+    return fix(
+        "收集张量，而不是对象",
+        "对象的集合通信要序列化对象、先交换长度，并在每个 rank 上反序列化所有 rank 的对象。"
+        "放在一个张量里的数字只需一次交换。",
+    )
+
+
 def moving() -> str:
     return "在 rank 之间传输数据"
 

@@ -122,6 +122,34 @@ def high_priority(*, times: float, share: float, network: str | None) -> Fix:
     )
 
 
+def besides_gradients() -> str:
+    return "Exchanging other data than gradients"
+
+
+def besides_gradients_refuted() -> str:
+    return "Leave that exchange out for some steps: if they take as long as before, it is not the cause."
+
+
+def exchange_rarely(*, line: str | None, share: float) -> Fix:
+    return Fix(
+        f"Do the exchange at {line} more rarely" if line else "Exchange more rarely",
+        f"The script calls collectives itself for {percent(share)} of the time, besides those of the gradients. All "
+        "ranks have to call them in the same steps.",
+        "if step % 100 == 0: ...  # around the exchange; what is kept until then goes in one",
+    )
+
+
+def gather_tensors() -> Fix:
+    return Fix(
+        "Gather tensors instead of objects",
+        "Collectives of objects pickle what they are given, exchange the lengths first, and unpickle the objects of "
+        "all ranks in each of them. Numbers in one tensor take one exchange.",
+        "row = torch.tensor(numbers)  # as many on each rank\n"
+        "rows = row.new_empty(torch.distributed.get_world_size() * len(row))\n"
+        "torch.distributed.all_gather_into_tensor(rows, row)",
+    )
+
+
 def moving() -> str:
     return "Moving data between ranks"
 

@@ -324,6 +324,15 @@ def metrics_are_exchanged_at_every_hundredth_step() -> None:
 
 
 @check
+def numbers_of_all_ranks_come_in_one_tensor() -> None:
+    names: dict[str, Any] = {"numbers": [1.0 + torch.distributed.get_rank(), 5.0]}
+    with counted() as calls:
+        names = run(advice("communication.gather_tensors"), **names)
+    assert len(calls) == 1
+    assert names["rows"].tolist() == [number for rank in range(WORLD) for number in (1.0 + rank, 5.0)]
+
+
+@check
 def gradients_in_sixteen_bits_train_nearly_the_same() -> None:
     model = DistributedDataParallel(Layered())
     run(advice("communication.half_precision", nccl=False, by_hand=False), model=model)

@@ -23,6 +23,17 @@ def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
     )
 
 
+def test_what_the_script_exchanges_besides_ddp_is_no_gradient() -> None:
+    settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo", "object_collectives": "yes"}
+    by_hand: dict[str, Any] = {"gradient sync": 0.5}
+    found = finding("communication.bandwidth", share=0.5, settings=settings, ranks=2, **by_hand)
+    assert set(titles(found)) == {"Exchange more rarely", "Gather tensors instead of objects"}
+    of_hook = {**settings, "exchange_policy": "train.py:9 main"}
+    for some, phases in ((settings, {"backward": 0.5}), (of_hook, by_hand), ({"parallel": "no"}, by_hand)):
+        others = titles(finding("communication.bandwidth", share=0.5, settings=some, ranks=2, **phases))
+        assert "Exchange more rarely" not in others
+
+
 def test_nccl_switches_that_slow_it_down_come_first() -> None:
     found = finding(
         "communication.bandwidth", settings={"env.NCCL_P2P_DISABLE": "1", "env.NCCL_DEBUG": "TRACE"}, ranks=2

@@ -142,7 +142,6 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     for number, finding in enumerate(diagnosis.findings, start=1):
         numbers.setdefault(finding.cause, number)
     source = source_view(activity.source, palette, numbers)
-    names = ShortPaths(one.line for one in activity.lines)
     sentence, said = verdict_sentence(diagnosis, report), (label("share_of_time"), label("straggler_rank"))
     return Page(
         subject=subject(diagnosis.job),
@@ -168,16 +167,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         ticks=tuple((round(100 * at / span_s, 3), duration(at)) for at in marks),
         tick=round(100 * marks[1] / span_s, 3) if len(marks) > 1 else 100.0,
         flames=tuple(flame(tree, palette) for tree in activity.code),
-        lines=tuple(
-            (
-                percent(one.share),
-                palette.of(one.cause),
-                cause_title(one.cause) if one.cause else "",
-                names.shorten(brief(one.line)),
-                anchor_of(source, one.line),
-            )
-            for one in activity.lines
-        ),
+        lines=_lines(activity, palette, source),
         source=source,
         not_read=files_not_read(activity.source),
         steps=tuple(step_picture(times, palette, shades) for times in steps if times.usual.parts),
@@ -186,6 +176,23 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         hosts=_hosts(diagnosis.crowd),
         not_drawn=tuple(clean(item) for item in diagnosis.not_drawn),
         method=_method(diagnosis),
+    )
+
+
+def _lines(
+    activity: Activity, palette: Palette, source: tuple[ShownExcerpt, ...]
+) -> tuple[tuple[str, str, str, str, str], ...]:
+    """The lines that cost most, as ``Page.lines``."""
+    names = ShortPaths(one.line for one in activity.lines)
+    return tuple(
+        (
+            percent(one.share),
+            palette.of(one.cause),
+            cause_title(one.cause) if one.cause else "",
+            names.shorten(brief(one.line)),
+            anchor_of(source, one.line),
+        )
+        for one in activity.lines
     )
 
 

@@ -68,7 +68,10 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
     elif heading == "Who stands where:":
         yield report["stuck"]
     elif heading == "Where the time goes:":
-        yield from _of_breakdown(line, report["breakdown"])
+        titles = {
+            one["cause"]: one["title"][:1].lower() + one["title"][1:] for one in report["findings"] if one["title"]
+        }
+        yield from _of_breakdown(line, report["breakdown"], titles)
     elif heading == "Rank by rank:":
         for rank in report["ranks"]:
             if re.match(rf"- Rank {rank['rank']}\b", line):
@@ -81,10 +84,12 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
         yield from (report["job"], report["stuck"])
 
 
-def _of_breakdown(line: str, breakdown: list[dict[str, Any]]) -> Iterator[float]:
+def _of_breakdown(line: str, breakdown: list[dict[str, Any]], titles: dict[str, str]) -> Iterator[float]:
     if "other causes, each below" in line:
         yield from _small(breakdown)
-    yield from (one["share"] for one in breakdown if line.endswith(f": {CAUSES[one['cause']].title}"))
+    for one in breakdown:
+        if line.endswith(f": {titles.get(one['cause'], CAUSES[one['cause']].title)}"):
+            yield one["share"]
 
 
 def _small(breakdown: list[dict[str, Any]]) -> tuple[float, ...]:

@@ -306,7 +306,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         loops=parts_by_loop(job, called, own),
         done_alone=find_done_alone(accounts),
         done_afterwards=done_afterwards(accounts),
-        hooks=frozenset(location.line for location in job.stacks.locations if location.detail == HOOK),
+        hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
         outside_torch=outside_torch(accounts),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),

@@ -12,6 +12,7 @@ from perfdoctor.attribution.code_samples import (
     code_of_lines,
     functions_outside_torch,
     is_blurred,
+    samples_of_training,
     waits_in_kernel,
 )
 from perfdoctor.attribution.mix_of_lines import NO_CODE, CodeSeen
@@ -32,8 +33,7 @@ CLAIMED = frozenset(("data", "saving", "logging"))
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
 
-# Kinds of code that say something of the host of a GPU only: as what they count elsewhere, and what they are there.
-_ELSEWHERE = {**dict.fromkeys((*DRIVERS, "clock"), "other"), "copy": "kernel"}
+# What kinds of code are on the host of a GPU.
 WAITS, DRIVES, LAUNCHES = "device wait", "driver's own", "launch"
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
@@ -59,12 +59,7 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     """
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
-    on_gpu = job.gpus.used_by(pid)
-    begin, end = job.training_span(job.processes.by_pid[pid])
-    samples = job.code.of(pid).within(begin, end)
-    times, kinds = samples.times_ns.tolist(), samples.kinds.tolist()
-    if not on_gpu:
-        kinds = [_ELSEWHERE.get(kind, kind) for kind in kinds]
+    times, kinds = samples_of_training(job, pid)
     for number, count in stand_ins([1] * len(times), kinds, ENOUGH).items():
         time_ns, kind = times[number], kinds[number]
         if job.gil.is_collecting(pid, time_ns):

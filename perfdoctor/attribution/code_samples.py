@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.attribution.mix_of_lines import CodeSeen
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.symbols import CodeKind
+from perfdoctor.knowledge.symbols import DRIVERS, CodeKind
 from perfdoctor.metrics.own_code import by_owner, owner_of
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
@@ -21,6 +21,8 @@ from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 from perfdoctor.timeline.threads import ThreadState
 
 _OVERHEAD = ("interpreter", "dispatch", "check", "library")
+# Kinds of code that say something of the host of a GPU only, and as what they count elsewhere.
+_ELSEWHERE: Mapping[CodeKind, CodeKind] = {**dict.fromkeys((*DRIVERS, "clock"), "other"), "copy": "kernel"}
 # As a thread is while its machine code is sampled.
 RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 # Of a phase's samples, those of the clock where a host waits in it for long enough to matter.
@@ -30,6 +32,14 @@ _CLOCK_OF_WAITS = thresholds.CLOCK_IN_WAITS * thresholds.HOST_WAITS
 def is_blurred(job: JobTimeline, pid: int) -> bool:
     """Whether steps are too short to know the phase of one sample."""
     return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
+
+
+def samples_of_training(job: JobTimeline, pid: int) -> tuple[list[int], list[CodeKind]]:
+    """When a main thread's machine code was sampled while it trained, and of which kind it was for such a job."""
+    begin, end = job.training_span(job.processes.by_pid[pid])
+    samples = job.code.of(pid).within(begin, end)
+    elsewhere = {} if job.gpus.used_by(pid) else _ELSEWHERE
+    return samples.times_ns.tolist(), [elsewhere.get(kind, kind) for kind in samples.kinds.tolist()]
 
 
 def computes_beside(job: JobTimeline, pid: int) -> bool:
@@ -44,10 +54,8 @@ def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLo
     Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
     all.
     """
-    begin, end = job.training_span(job.processes.by_pid[pid])
-    samples = job.code.of(pid).within(begin, end)
     reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
-    times, kinds = samples.times_ns.tolist(), samples.kinds.tolist()
+    times, kinds = samples_of_training(job, pid)
     for time_ns, kind in drawn(list(zip(times, kinds, strict=True)), ENOUGH):
         if job.locator.distance_ns(pid, time_ns) <= reach_ns:
             yield kind, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")

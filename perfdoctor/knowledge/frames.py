@@ -246,8 +246,8 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     meaning(r"torch/optim/.*\.py", "", "optimizer"),
     # torch.cuda.empty_cache, torch.accelerator.memory.empty_cache: the cache goes back to the driver
     meaning(r"torch/(?:cuda|xpu|accelerator)/memory\.py", "empty_cache", "other", "allocator"),
-    # calls of an nn.Module
-    meaning(r"torch/nn/modules/module\.py", "", "forward"),
+    # calls of an nn.Module; its other methods go over its parameters
+    meaning(r"torch/nn/modules/module\.py", "_call_impl _wrapped_call_impl", "forward"),
     # multiprocessing.Queue.get, Connection.recv: what another process sends is taken over, and unpickled by C code
     meaning(r"multiprocessing/(?:queues|connection)\.py", "get recv recv_bytes _recv _recv_bytes", "data", "hand over"),
     # multiprocessing.Pool.map, AsyncResult.get, ProcessPoolExecutor.map: waits for what a pool of processes makes

@@ -103,7 +103,7 @@ class Case:
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     done_afterwards: tuple[tuple[str, float], ...] = ()
-    hooks: frozenset[str] = frozenset()
+    hooks: tuple[str, ...] = ()
     outside_torch: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()

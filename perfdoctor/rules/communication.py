@@ -153,19 +153,19 @@ def _mend_transport(case: Case) -> Iterator[Advice]:
     """Settings of the transport that are in the way."""
     for name in environment.NCCL_DETOURS:
         if case.switched_on(name):
-            yield advise("communication.no_detour", name=name, value=case.variable(name))
+            yield advise("transport.no_detour", name=name, value=case.variable(name))
     several_hosts = _has_several_hosts(case)
     for name in environment.INTERFACE:
         if case.variable(name) == environment.LOOPBACK and several_hosts:
-            yield advise("communication.fast_interface", name=name)
+            yield advise("transport.fast_interface", name=name)
     if several_hosts and _leaves_fabric_idle(case):
         fabric, received = case.measured("fabric_received"), case.measured("received")
-        yield advise("communication.use_fabric", fabric=fabric, received=received)
+        yield advise("transport.use_fabric", fabric=fabric, received=received)
     for name in environment.NCCL_CHOICES:
         if case.variable(name):
-            yield advise("communication.let_nccl_choose", name=name, value=case.variable(name))
+            yield advise("transport.let_nccl_choose", name=name, value=case.variable(name))
     if (case.variable(environment.NCCL_LOG) or "").upper() == environment.EVERY_CALL:
-        yield advise("communication.log_less")
+        yield advise("transport.log_less")
 
 
 def _train_in_one_process(case: Case) -> Iterator[Advice]:

@@ -18,11 +18,11 @@ ALL = list(catalogue())
 # What is typed into a shell or a configuration file, and no Python.
 COMMANDS = frozenset((
     "arithmetic.keep_memory", "arithmetic.more_threads",
-    "communication.exchange_seldom", "communication.fast_interface", "communication.fewer_channels",
-    "communication.fewer_rounds", "communication.half_precision", "communication.let_nccl_choose",
-    "communication.log_less",
-    "communication.move_overlap", "communication.no_detour", "communication.one_process", "communication.overlap",
-    "communication.use_fabric", "cores.fewer_threads", "cores.fewer_threads_beside",
+    "communication.exchange_seldom", "transport.fast_interface", "communication.fewer_channels",
+    "communication.fewer_rounds", "communication.half_precision", "transport.let_nccl_choose",
+    "transport.log_less",
+    "communication.move_overlap", "transport.no_detour", "communication.one_process", "communication.overlap",
+    "transport.use_fabric", "cores.fewer_threads", "cores.fewer_threads_beside",
     "cores.find_others", "cores.move_neighbours", "cores.raise_quota",
     "cores.threads_of_quota", "cores.wider_mask", "finding.unset", "gpu.allow_tf32_again", "gpu.check_late_gpu",
     "gpu.compare_kernels", "gpu.cool", "gpu.more_micro_batches", "gpu.own_gpu", "gpu.power_limit",
@@ -37,7 +37,7 @@ COMMANDS = frozenset((
     "treat.keep_memory", "treat.sleeping_threads", "treat.staged", "treat.unset",
 ))  # fmt: skip
 # Of these, what Python could read as well.
-COMMANDS_ONLY = frozenset(("communication.fast_interface", "communication.log_less"))
+COMMANDS_ONLY = frozenset(("transport.fast_interface", "transport.log_less"))
 # What a build of PyTorch without GPUs lacks.
 WITH_GPUS = ("torch.distributed.ProcessGroupNCCL",)
 # Names that advice uses as everybody imports them; all others are the user's own, in small letters.

@@ -142,7 +142,7 @@ def test_a_finding_of_a_part_of_a_cause_names_that_part() -> None:
     report = outline(replace(base, findings=(finding, *base.findings[1:])))
     assert report.claim == "CPU bottleneck: drawing the indices of the next batch"
     assert report.cards[0].title == "Drawing the indices of the next batch"
-    assert report.breakdown[0].title == "Preparing the input on the CPU"
+    assert report.breakdown[0].title == "Drawing the indices of the next batch"
 
 
 def test_work_that_ranks_have_more_of_than_others_is_no_good_news() -> None:

@@ -111,7 +111,7 @@ def test_the_rank_that_sleeps_is_named_and_what_it_does_is_not_guessed() -> None
     assert diagnosis.verdict.share == pytest.approx(0.91, abs=0.01)
     assert diagnosis.verdict.confidence <= thresholds.CONFIDENCE_UNSEEN_CODE
     assert "the trace does not show what it does" in diagnosis.verdict.summary
-    assert "lies in rank 2" in diagnosis.verdict.summary
+    assert "it happens on rank 2" in diagnosis.verdict.summary
     assert any("within '# running sparse arch' then" in one.reason for one in diagnosis.not_examined)
     assert not any(one.cause.startswith("communication.") for one in diagnosis.findings)
     assert diagnosis.job["clock_error_us"] < 50

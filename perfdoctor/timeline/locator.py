@@ -66,15 +66,21 @@ class Locator:
         self._failed: dict[int, FailedSamples | None] = {}
         self._evaluations: dict[int, Spans] = {}
 
-    def locate(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> CodeLocation:
+    def locate(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool | None = None) -> CodeLocation:
         """Where in the code a process's main thread is.
 
         Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
         thread that sleeps in a read cannot be where the stack shows arithmetic, one that runs is in no blocking call,
-        and nowhere is it in a state in which threads are hardly ever there. One that holds the GIL is not in autograd's
-        engine; and where the nearest stack sample failed, Python code ran, unless it is known that other code did
-        (``in_c``). Where the process marked its phases from inside, the phase is that of its mark, and the stack only
-        adds what fits that.
+        and nowhere is it in a state in which threads are hardly ever there. One that holds the GIL, as who runs Python
+        does, is not in autograd's engine; and where the nearest stack sample failed, Python code ran, unless it is
+        known that other code did. Where the process marked its phases from inside, the phase is that of its mark, and
+        the stack only adds what fits that.
+
+        Args:
+            pid: the process.
+            time_ns: the instant.
+            state: of its main thread then.
+            in_c: whether it ran other code than Python's interpreter; None where that is not known.
         """
         segment = self._segment_at(pid, time_ns)
         number = self._stack_at(pid, time_ns, state, segment, in_c=in_c)
@@ -126,13 +132,14 @@ class Locator:
         return (len(series.times_ns) - 1) * NS_PER_S / float(series.times_ns[-1] - series.times_ns[0])
 
     def _stack_at(
-        self, pid: int, time_ns: int, state: ThreadState, segment: Segment | None, *, in_c: bool = False
+        self, pid: int, time_ns: int, state: ThreadState, segment: Segment | None, *, in_c: bool | None = None
     ) -> int | None:
         """Index of the stack that goes with the state of a main thread; None if there is none near."""
         series = self._at_work(pid) if state.is_runnable and pid in self._hardly_copying else self._of_main(pid)
         if series is None:
             return None
         holds_gil = self._gil.is_held_by_main(pid, time_ns) if state.is_runnable else None
+        runs_python = holds_gil or in_c is False
         wants_gil = state.syscall == "futex" and self._gil.is_awaited(pid, time_ns)
         nearest: int | None = None
         for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
@@ -142,7 +149,7 @@ class Locator:
             nearest = number if nearest is None else nearest
             if wants_gil and not location.only_waits:
                 return number  # the GIL is waited for anywhere
-            if holds_gil and location.detail == "engine":
+            if runs_python and location.detail == "engine":
                 continue
             if _fits(location, state, self._sleeps_in(pid)) and self._seen_states.is_usual(number, state, holds_gil):
                 return number

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perfdoctor.probes.inside.own_python import command
 from perfdoctor.results.history import Window
 
-# Run from wherever the user is: a folder there must not pass for the package.
-_START = (
-    "import sys; sys.path = [*filter(None, sys.path), sys.argv.pop(1)]; "
-    "from perfdoctor.__main__ import main; sys.exit(main())"
-)
-_HOME = str(Path(__file__).parent.parent.parent)
 # Beyond what is watched: an analysis beside a job that takes every core takes some seconds.
 _PATIENCE_S = 180.0
 _LEAST_SHARE = 0.005
@@ -44,7 +38,7 @@ class Apart:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         self._until_s = time.monotonic() + lasts_s + _PATIENCE_S
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, _HOME, *arguments],
+            command("perfdoctor.__main__", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._said,

@@ -12,17 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import perfdoctor
 from perfdoctor.probes.inside.options import Options
+from perfdoctor.probes.inside.own_python import command
 from perfdoctor.probes.inside.ring import anonymous_file
 
 PR_SET_PTRACER = 0x59616D61  # linux/prctl.h
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-# The folder of the script, or the current one, may hold files named like modules of the standard library.
-_START = (
-    "import sys; sys.path = [*filter(None, sys.path), sys.argv.pop(1)]; "
-    "from perfdoctor.capture.sidecar import main; sys.exit(main())"
-)
 _RESULT = "perfdoctor-result"
 
 
@@ -88,11 +83,10 @@ def _start(ring: int, options: Options, channel: int) -> Sidecar:
     if not sys.executable:
         return Sidecar(problem="This Python cannot start another one: sys.executable is empty.")
     result = anonymous_file(_RESULT)
-    home = str(Path(perfdoctor.__file__).parent.parent)
-    command = [sys.executable, "-c", _START, home, str(ring), str(result), str(channel), json.dumps(asdict(options))]
+    given = str(ring), str(result), str(channel), json.dumps(asdict(options))
     try:
         process = subprocess.Popen(
-            command,
+            command("perfdoctor.capture.sidecar", *given),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(ring, result) if channel < 0 else (ring, result, channel),

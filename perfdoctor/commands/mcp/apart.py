@@ -11,14 +11,13 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import anyio
 from anyio.abc import Process
 
-import perfdoctor
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.probes.inside.own_python import command
 
 T = TypeVar("T")
 
@@ -27,11 +26,6 @@ AT_ONCE = 4
 # How long a process has to end: one that watches lets go of the job first, and asks py-spy to end.
 PATIENCE_S = 5.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# The current folder may hold files named like modules of the standard library.
-_START = (
-    "import sys; sys.path = [*filter(None, sys.path), sys.argv.pop(1)]; "
-    "from perfdoctor.commands.mcp.apart import main; sys.exit(main())"
-)
 
 
 async def call_apart(turns: anyio.CapacityLimiter, function: Callable[..., T], *arguments: Any) -> T:
@@ -45,10 +39,11 @@ async def call_apart(turns: anyio.CapacityLimiter, function: Callable[..., T], *
     Raises:
         PerfDoctorError: as the function does; or its process was killed.
     """
-    home = str(Path(perfdoctor.__file__).parent.parent)
     async with turns:
         # A session of its own: Ctrl-C in a terminal is for the server, which then ends the process itself.
-        process = await anyio.open_process([sys.executable, "-c", _START, home], stderr=None, start_new_session=True)
+        process = await anyio.open_process(
+            command("perfdoctor.commands.mcp.apart"), stderr=None, start_new_session=True
+        )
         try:
             answer = await _exchange(process, pickle.dumps((function, arguments)))
             with anyio.move_on_after(PATIENCE_S):

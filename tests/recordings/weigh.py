@@ -43,11 +43,16 @@ class Change(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a diagnosis comes to."""
+    """What a diagnosis comes to.
+
+    Attributes:
+        whole: all of it, as the corpus keeps it.
+    """
 
     cause: str | None
     straggler: int | None
     shares: Mapping[str, float]
+    whole: Mapping[str, Any]
 
 
 def _none(*_: Any, **__: Any) -> None:
@@ -149,7 +154,7 @@ def replay(change: Change | None, folder: str) -> dict[str, Verdict]:
     for file in sorted(Path(folder).glob("*.perfdoctor")):
         diagnosis = corpus.diagnosed(file)
         verdict = diagnosis["verdict"]
-        found[file.stem] = Verdict(verdict["cause"], verdict["straggler_rank"], diagnosis["breakdown"])
+        found[file.stem] = Verdict(verdict["cause"], verdict["straggler_rank"], diagnosis["breakdown"], diagnosis)
     return found
 
 
@@ -166,6 +171,13 @@ def turned(usual: Mapping[str, Verdict], found: Mapping[str, Verdict]) -> list[s
         for name, verdict in found.items()
         if (verdict.cause, verdict.straggler) != (usual[name].cause, usual[name].straggler)
     ]
+
+
+def changed(usual: Mapping[str, Verdict], found: Mapping[str, Verdict]) -> int:
+    """How many diagnoses say anything else: a share, a line, advice, what it brings."""
+    from tests.recordings import corpus
+
+    return sum(bool(corpus.differences(usual[name].whole, verdict.whole)) for name, verdict in found.items())
 
 
 def largest(usual: Mapping[str, Verdict], found: Mapping[str, Verdict]) -> tuple[float, str]:
@@ -199,10 +211,12 @@ def weigh_mechanisms(only: list[str], *, write: bool) -> None:
         share, where = largest(usual, found)
         moved = f"{share:.3f} ({where})" if share >= _WORTH_NAMING else "none"
         said = ", ".join(turned(usual, found)) or "none"
-        print(f"{name}: turns {said}; largest change of a share {moved}", flush=True)
-        rows.append(f"| {name} | {said} | {moved} |")
+        others = changed(usual, found) or "none"
+        print(f"{name}: turns {said}; largest change of a share {moved}; changes {others}", flush=True)
+        rows.append(f"| {name} | {said} | {moved} | {others} |")
     if write:
-        _write_table("mechanisms", ("without", "verdicts that turn", "largest change of a share"), rows)
+        columns = ("without", "verdicts that turn", "largest change of a share", "diagnoses that change")
+        _write_table("mechanisms", columns, rows)
 
 
 def weigh_thresholds(only: list[str], *, write: bool) -> None:

@@ -15,6 +15,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.reports import compared_json, treated_json
 from perfdoctor.reports.json import render
 from perfdoctor.reports.reading import schema
+from perfdoctor.results.stuck import KINDS
 from tests.builders import comparisons, diagnoses
 from tests.builders.jobs import write
 from tests.builders.trials import treated
@@ -44,6 +45,10 @@ def test_the_schema_is_one_and_reports_keep_to_it(diagnosis: Diagnosis) -> None:
     document = json.loads(render(diagnosis))
     document["verdict"]["level"] = OUTSIDE  # perfdoctor's own words, which no stranger can choose
     jsonschema.validate(document, schema())
+
+
+def test_the_schema_knows_every_kind_of_hang() -> None:
+    assert set(schema()["$defs"]["stuck"]["properties"]["kind"]["enum"]) == set(KINDS)
 
 
 def without_verdict(document: dict[str, Any]) -> None:

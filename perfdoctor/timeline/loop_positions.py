@@ -76,24 +76,31 @@ def with_hooks(
         locations: of each.
         no_grad: lines of the job's own through which no backward pass goes.
     """
-    if not no_grad:
+    reads = [row for row in no_grad if not row.returns]
+    if not reads:
         return list(locations)
-    calls = {pair for stack in stacks for pair in itertools.pairwise(stack)}
-    forward = {caller for caller, callee in calls if callee.simple_name == "forward"}
-    hooks = {
-        (caller, callee)
-        for caller, callee in calls
-        if caller not in forward
-        and any(row.matches(caller) for row in CALLS_HOOKS)
-        and is_own(callee)
-        and any(not row.returns and _is_in(callee, [row]) for row in no_grad)
+    frames = {frame for stack in stacks for frame in stack}
+    calls = {caller for caller in frames if any(row.matches(caller) for row in CALLS_HOOKS)}
+    calls -= {
+        caller for stack in stacks for caller, callee in itertools.pairwise(stack) if callee.simple_name == "forward"
     }
+    read_out = {frame for frame in frames if is_own(frame) and _is_in(frame, reads)}
     return [
         replace(location, detail=HOOK)
-        if location.phase in TRAINING_PHASES and not hooks.isdisjoint(itertools.pairwise(stack))
+        if location.phase in TRAINING_PHASES and not read_out.isdisjoint(_called_by(calls, stack))
         else location
         for stack, location in zip(stacks, locations, strict=True)
     ]
+
+
+def _called_by(callers: Collection[Frame], stack: Sequence[Frame]) -> Iterator[Frame]:
+    """What some frames call; a lambda gives back what it calls in turn."""
+    called = False
+    for frame in stack:
+        if called and frame.simple_name != "<lambda>":
+            yield frame
+            called = False
+        called = called or frame in callers
 
 
 def _is_in(frame: Frame, lines: Iterable[SourceNoGrad]) -> bool:

@@ -235,10 +235,11 @@ ENGINE = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 979)
         ((INNER,), False, True),
         ((INNER,), True, False),  # an adapter: what it returns takes the place of what the module put out
         ((replace(INNER, line=1832),), False, False),  # the line at which forward is called
+        ((INNER, own(30, "<lambda>")), False, True),
         ((BACKWARD, ENGINE), False, True),
         ((own(3, "helper"),), False, False),
     ],
-    ids=["forward", "changes", "patched forward", "of a gradient", "called by the model itself"],
+    ids=["forward", "changes", "patched forward", "by a lambda", "of a gradient", "called by the model itself"],
 )
 def test_a_hook_that_only_reads_out_is_no_part_of_the_model(
     called: tuple[Frame, ...], returns: bool, is_hook: bool

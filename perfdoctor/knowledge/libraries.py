@@ -56,6 +56,8 @@ USES: tuple[Use, ...] = (
     _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
     # torch.distributed.tensor.parallel
     _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
+    # torch.nn.Embedding and EmbeddingBag
+    _use("embeddings", "yes", r"torch/nn/modules/sparse\.py", "forward"),
     # torch.distributed.all_gather_object and its like, which pickle what they are given
     _use(
         "object_collectives", "yes", r"torch/distributed/distributed_c10d\.py",

@@ -28,6 +28,7 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("arithmetic.single_precision", part=double, unfolds=unfolds)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
+    yield from _update_touched_rows(case)
     yield from _keep_memory(case)
     yield from pad_less(case)
     yield from freeze_rest(case)
@@ -49,9 +50,23 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
 
 def _update_in_one_pass(case: Case) -> Iterator[Advice]:
     """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
-    arithmetic = update_share(case) - case.mean_of("own_updating") - case.mean_of("own_copying")
-    if case.settings.get("update") == ADAM and arithmetic >= thresholds.OPTIMIZER_SHARE:
+    if case.settings.get("update") == ADAM and _of_update(case) >= thresholds.OPTIMIZER_SHARE:
         yield from fuse_optimizer(case)
+
+
+def _update_touched_rows(case: Case) -> Iterator[Advice]:
+    """Sparse gradients of embeddings, where the update's arithmetic takes much of the time.
+
+    How large the tables are is not seen. Ranks would have to exchange such gradients in another way.
+    """
+    share, alone = _of_update(case), len(case.trainers) == 1
+    if case.settings.get("embeddings") == "yes" and alone and not case.loop and share >= thresholds.OPTIMIZER_SHARE:
+        yield advise("optimizer.sparse_tables", share=share)
+
+
+def _of_update(case: Case) -> float:
+    """The arithmetic of the optimizer's step, in parts of the wall time."""
+    return update_share(case) - case.mean_of("own_updating") - case.mean_of("own_copying")
 
 
 def pad_less(case: Case) -> Iterator[Advice]:

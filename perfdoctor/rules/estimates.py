@@ -304,6 +304,11 @@ def by_fused_update(fix: Proposed) -> Gain | None:
     return Gain(calls / 2, calls, max(calls, fix["share"])) if known else None
 
 
+def by_sparse_gradients(fix: Proposed) -> Gain:
+    """The update of rows that no batch touches: how large tables are beside the rest of the model is not known."""
+    return Gain(0.0, fix["share"] / 2, fix["share"])
+
+
 def by_no_call(fix: Proposed) -> Gain:
     """What is collected by hand; at lines beside it Python may collect a part of that itself."""
     return fix.frees(0.8 * fix["part"], fix["part"], 1.0)

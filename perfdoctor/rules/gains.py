@@ -73,6 +73,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "optimizer.fused": estimates.by_fused_update,
     "optimizer.compiled": estimates.by_fused_update,
+    "optimizer.sparse_tables": estimates.by_sparse_gradients,
     "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
     "interpreter.cheaper_python": estimates.of_functions,

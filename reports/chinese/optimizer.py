@@ -9,6 +9,14 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     return fix("一次调用更新所有参数", f"优化器占用 {percent(share)} 的时间；默认情况下，{now}。")
 
 
+def sparse_tables(*, share: float) -> Fix:
+    return fix(
+        "只更新一个批次用到的嵌入表的行",
+        f"优化器的运算占 {percent(share)} 的时间：每一步都要遍历所有嵌入表的所有行。如果大部分参数在很大的嵌入表里，"
+        "稀疏梯度会跳过没有用到的行。SparseAdam 没有 weight decay；SGD 和 Adagrad 可以直接接受稀疏梯度。",
+    )
+
+
 def compiled(*, share: float) -> Fix:
     return fix(
         "编译优化器的 step",

@@ -35,6 +35,7 @@ NAMES = {
     "parallel": "各 rank 分担模型的方式",
     "pipeline": "把结果传给其他 rank",
     "tensor_parallel": "张量并行",
+    "embeddings": "使用嵌入表",
     "object_collectives": "交换序列化的对象",
     "sync_batch_norm": "同步批归一化",
     "backend": "集合通信的后端",

@@ -19,6 +19,17 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     )
 
 
+def sparse_tables(*, share: float) -> Fix:
+    return Fix(
+        "Update only the rows of embedding tables that a batch touches",
+        f"The optimizer's arithmetic takes {percent(share)} of the time: it goes over all rows of all tables in each "
+        "step. If most parameters are in large embedding tables, sparse gradients leave out the rows that are not "
+        "used. SparseAdam has no weight decay; SGD and Adagrad take sparse gradients as they are.",
+        "table = torch.nn.Embedding(rows, width, sparse=True)\n"
+        "optimizers = [torch.optim.SparseAdam(table.parameters(), lr=lr), torch.optim.Adam(others, lr=lr)]",
+    )
+
+
 def compiled(*, share: float) -> Fix:
     return Fix(
         "Compile the optimizer's step",

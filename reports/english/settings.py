@@ -36,6 +36,7 @@ NAMES = {
     "pipeline": "Passes results on to other ranks",
     "tensor_parallel": "Tensor parallelism",
     "sync_batch_norm": "Synchronised batch norm",
+    "embeddings": "Looks up embeddings",
     "object_collectives": "Exchanges pickled objects",
     "backend": "Backend of collectives",
     "optimizer": "How the optimizer runs",

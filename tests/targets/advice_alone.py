@@ -648,6 +648,25 @@ def a_fused_optimizer_trains_the_same() -> None:
 
 
 @check
+def rows_that_no_batch_touches_are_not_updated() -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(8, 1)
+    made = {"torch": torch, "rows": 100, "width": 8, "lr": 0.01, "others": head.parameters()}
+    exec(advice("optimizer.sparse_tables"), made)
+    table, optimizers = made["table"], made["optimizers"]
+    before, ids = table.weight.detach().clone(), torch.tensor([3, 5, 5])
+    for _ in range(5):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss = (head(table(ids)) - 1).square().mean()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert table.weight.grad.is_sparse
+    assert (table.weight != before).any(1).nonzero().flatten().tolist() == [3, 5]
+
+
+@check
 def blocks_that_are_alike_compile_once() -> None:
     """With the backend that runs operators as they are: how often is compiled is Dynamo's part, not the backend's."""
     import torch._dynamo

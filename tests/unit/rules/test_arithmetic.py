@@ -76,6 +76,13 @@ def test_a_large_update_is_made_in_one_pass(update: str, optimizer: float, likel
     assert found.predicted_speedup == pytest.approx(1 / (1 - (likely or 0.0)))
 
 
+@pytest.mark.parametrize(("ranks", "settings"), [(1, {}), (2, {"embeddings": "yes"}), (1, {"embeddings": "yes"})])
+def test_rows_that_no_batch_touches_need_no_update(ranks: int, settings: dict[str, str | float]) -> None:
+    found = finding("cpu.model_compute", share=0.95, settings=settings, optimizer=0.4, ranks=ranks)
+    title = "Update only the rows of embedding tables that a batch touches"
+    assert (title in titles(found)) is (ranks == 1 and "embeddings" in settings)
+
+
 @pytest.mark.parametrize(
     ("again", "available", "least"), [(0.2, 12_000.0, 1.25), (0.2, 2_000.0, 1.0), (0.03, 12_000.0, None)]
 )

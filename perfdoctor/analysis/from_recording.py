@@ -36,7 +36,7 @@ from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
-from perfdoctor.metrics.own_code import below, by_function, without_torch
+from perfdoctor.metrics.own_code import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
@@ -301,6 +301,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
             **{cause: by_function(lines) for cause, lines in own.items() if lines},
         },
         below={cause: below(lines, under) for cause, lines in own.items()},
+        library_calls={cause: named_calls(lines, job.stacks.calls_below_lines) for cause, lines in own.items()},
         python_lines={cause: by_function(without_torch(lines, under)) for cause, lines in own.items()},
         called_lines={cause: parts_by_function(called[cause], lines.total) for cause, lines in own.items()},
         loops=parts_by_loop(job, called, own),

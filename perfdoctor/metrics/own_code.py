@@ -56,6 +56,12 @@ def below(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) 
     return Amounts.summed(parts).fractions()
 
 
+def named_calls(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Calls of libraries (``Stacks.calls_below_lines``) and their part of all lines of a cause, largest first."""
+    found = below(lines, under)
+    return tuple(sorted(((call, part) for call, part in found.items() if call), key=lambda one: -one[1]))
+
+
 def without_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The amounts of lines without the part that torch ran below them."""
     parts = {line: Amounts(under.get(line, {})).fractions().get("torch", 0.0) for line in lines}

@@ -73,6 +73,7 @@ class Case:
             function's hottest line and the whole function's fraction.
         below: what was innermost while those lines were on the stack, by cause id: package to fraction, "" for code of
             the job's own.
+        library_calls: what those lines call of libraries other than torch, likewise: ``(package function, fraction)``.
         python_lines: as ``lines``, without what ran in torch.
         called_lines: as ``lines``, without what the optimizer's step calls: nobody writes its operations but PyTorch.
         loops: of the same, what ran in loops of the job's own, largest first; None where the source was not read.
@@ -97,6 +98,7 @@ class Case:
     paths: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     below: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    library_calls: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     called_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     loops: Mapping[str, tuple[CostlyLoop, ...]] | None = None
@@ -200,6 +202,11 @@ class Case:
         """The job's own source line that is on the stack most often, as ``file.py:12 function``."""
         lines = self.lines.get(cause, ())
         return lines[0][0] if lines else None
+
+    def hot_call(self, cause: str) -> tuple[str, float] | None:
+        """The call of a library other than torch that takes most of a cause, and its part; None if none stands out."""
+        call = next(iter(self.library_calls.get(cause, ())), None)
+        return call if call is not None and call[1] >= thresholds.NAMED_FUNCTION else None
 
     def hot_path(self, cause: str) -> str | None:
         """The file that was read, written or waited on most; pipes, sockets and the like do not count."""

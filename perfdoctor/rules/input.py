@@ -53,6 +53,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         loader=case.settings.get("loader") != "no",
         share=share,
         no_more_workers=no_more_workers(plan, share),
+        call=case.hot_call(INPUT_PREPROCESSING),
         kind=kind,
     )
     if kind != "text" and not depends_on_steps(case):

@@ -177,6 +177,7 @@ def _places(case: Case, cause: str) -> Iterator[Evidence]:
     """Where most of a cause is, by what different probes saw."""
     for name, probe, table in (
         (say("finding.where"), "stacks", case.lines),
+        (say("finding.library_call"), "stacks", case.library_calls),
         (say("finding.on_what"), "threads", case.paths),
         (say("finding.operator"), "trace", case.operators),
         (say("finding.kernel"), "trace", case.kernels),

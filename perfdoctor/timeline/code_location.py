@@ -16,6 +16,7 @@ from perfdoctor.knowledge.frames import (
     FrameMeaning,
     calls_backward,
     is_own,
+    package_of,
 )
 from perfdoctor.knowledge.libraries import CHECKPOINTING
 from perfdoctor.knowledge.user_frames import user_frames
@@ -196,4 +197,18 @@ def own_line(frames: Sequence[Frame]) -> str:
     for frame in reversed(frames):
         if is_own(frame):
             return f"{frame.file}:{frame.line} {frame.function}"
+    return ""
+
+
+def library_call(frames: Sequence[Frame]) -> str:
+    """What the user's own code called of a library other than torch, as ``package function``; "" if nothing is named.
+
+    What libraries call in turn stands for functions that only pass a call on, as those of callable objects do.
+    """
+    last = max((depth for depth, frame in enumerate(frames) if is_own(frame)), default=-1)
+    for frame in frames[last + 1 :]:
+        package, name = package_of(frame.file), frame.simple_name
+        passes_on = name.startswith(("_", "<")) or "<locals>" in frame.function or name == "forward"
+        if package not in ("", "torch", "python") and not passes_on:
+            return f"{package} {frame.function}"
     return ""

@@ -26,7 +26,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation, locate
+from perfdoctor.timeline.code_location import CodeLocation, library_call, locate
 from perfdoctor.timeline.evaluation import with_evaluation
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 from perfdoctor.timeline.machine_code import CodeSamples
@@ -172,11 +172,20 @@ class Stacks:
     @cached_property
     def below_lines(self) -> dict[str, Amounts[str]]:
         """What was innermost while each line of the job's own was on a stack: package to ns, "" for the line."""
+        return self._by_line(lambda stack: package_of(stack[-1].file))
+
+    @cached_property
+    def calls_below_lines(self) -> dict[str, Amounts[str]]:
+        """What each line called of libraries other than torch: ``package function`` to ns, "" where none is named."""
+        return self._by_line(library_call)
+
+    def _by_line(self, name: Callable[[tuple[Frame, ...]], str]) -> dict[str, Amounts[str]]:
+        """For how long each line of the job's own was on stacks, by what these are called."""
         found: dict[str, Amounts[str]] = {}
         for series in self.series:
             for number, amount_ns in series.amounts_ns().items():
                 if line := self.locations[number].line:
-                    found.setdefault(line, Amounts())[package_of(self.frames[number][-1].file)] += amount_ns
+                    found.setdefault(line, Amounts())[name(self.frames[number])] += amount_ns
         return found
 
     def spent_ns(self) -> Amounts[int]:

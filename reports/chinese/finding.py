@@ -42,6 +42,10 @@ def where() -> str:
     return "主要位置"
 
 
+def library_call() -> str:
+    return "其中占用很多的库调用"
+
+
 def done_alone(*, rank: int) -> str:
     return f"rank {rank} 做而其他 rank 不做的事"
 

@@ -22,11 +22,20 @@ _CHEAPER = {
 }
 
 
-def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: str | None, kind: str) -> Fix:
+def cheaper(
+    *,
+    line: str | None,
+    loader: bool,
+    share: float,
+    no_more_workers: str | None,
+    call: tuple[str, float] | None,
+    kind: str,
+) -> Fix:
     what = f" {line} " if line else "数据集的变换" if loader else "准备输入数据的代码"
+    named = f"其中 {percent(call[1])} 花在 {call[0]}。" if call else ""
     return fix(
         f"降低{what}的开销",
-        f"训练进程有 {percent(share)} 的时间在等待输入数据准备好。{then(no_more_workers)}",
+        f"训练进程有 {percent(share)} 的时间在等待输入数据准备好。{named}{then(no_more_workers)}",
         _CHEAPER.get(kind, ""),
     )
 

@@ -44,6 +44,10 @@ def where() -> str:
     return "where most of it happens"
 
 
+def library_call() -> str:
+    return "call of a library that takes much of it"
+
+
 def done_alone(*, rank: int) -> str:
     return f"what rank {rank} does and the others do not"
 

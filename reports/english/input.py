@@ -47,11 +47,20 @@ dataset = dataset.map(tokenize, batched=True, num_proc=8)  # once: the result is
 dataset = dataset.with_format('torch')"""
 
 
-def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: str | None, kind: str) -> Fix:
+def cheaper(
+    *,
+    line: str | None,
+    loader: bool,
+    share: float,
+    no_more_workers: str | None,
+    call: tuple[str, float] | None,
+    kind: str,
+) -> Fix:
     what = line or ("the dataset's transforms" if loader else "what prepares the input")
+    named = f" {percent(call[1])} of that is in {call[0]}." if call else ""
     return Fix(
         f"Make {what} cheaper",
-        f"Preparing the input holds the trainer up for {percent(share)} of the time.{then(no_more_workers)}",
+        f"Preparing the input holds the trainer up for {percent(share)} of the time.{named}{then(no_more_workers)}",
         _CHEAPER[kind],
     )
 

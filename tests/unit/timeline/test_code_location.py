@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import locate, marked_location
+from perfdoctor.timeline.code_location import library_call, locate, marked_location
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -125,3 +125,27 @@ def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
     assert marked_location("data", "loader wait", drawing, marked=True).detail == "sampling"
     waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
     assert marked_location("data", "loader wait", waiting, marked=True).detail == "loader wait"
+
+
+ROTATE = Frame(f"{PACKAGES}/PIL/Image.py", "Image.rotate", 2300)
+
+
+@pytest.mark.parametrize(
+    ("below", "called"),
+    [
+        ((ROTATE, Frame(f"{PACKAGES}/PIL/Image.py", "Image.transform", 2800)), "PIL Image.rotate"),
+        ((Frame(f"{PACKAGES}/torchvision/transforms/_container.py", "Compose.forward", 5), ROTATE), "PIL Image.rotate"),
+        (
+            (
+                Frame(f"{PACKAGES}/sklearn/utils/_validation.py", "validate.<locals>.decorator.<locals>.wrapper", 216),
+                Frame(f"{PACKAGES}/sklearn/metrics/_classification.py", "f1_score", 12),
+            ),
+            "sklearn f1_score",
+        ),
+        ((MODULE,), ""),
+        ((), ""),
+    ],
+    ids=["outermost", "passed on", "wrapped", "torch", "own"],
+)  # fmt: skip
+def test_what_own_code_calls_of_a_library_is_named(below: tuple[Frame, ...], called: str) -> None:
+    assert library_call((ROTATE, MAIN, *below)) == called

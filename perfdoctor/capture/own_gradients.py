@@ -1,4 +1,4 @@
-"""Gradients that the job's own source has computed and that nobody uses, and what it computes without any.
+"""Gradients that the job's own source has computed and that nobody uses.
 
 Whoever trains the last layer of a model passes ``model.head.parameters()`` to the optimizer. That alone stops no
 gradient: the backward pass goes through the whole model, and what it computes for the rest is thrown away. Likewise
@@ -11,16 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from perfdoctor.knowledge.libraries import (
-    ALWAYS_WITHOUT,
-    BACKWARD,
-    FREEZES,
-    NO_GRADIENTS,
-    READS_OUT,
-    TAKES_NO_PARAMETERS,
-    UPDATES,
-)
-from perfdoctor.recording.own_source import SourceNoGrad
+from perfdoctor.knowledge.libraries import BACKWARD, FREEZES, NO_GRADIENTS, TAKES_NO_PARAMETERS, UPDATES
 from perfdoctor.results.edits import last_name
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -65,55 +56,6 @@ def find_unused_passes(tree: ast.Module) -> list[ast.Call]:
     }
     calls = [call for statements, stepped in updates for call in _goes_into(statements, stepped, clear - {stepped})]
     return list({id(call): call for call in calls}.values())
-
-
-def find_no_grad(file: str, tree: ast.Module) -> list[SourceNoGrad]:
-    """Lines through which no backward pass goes.
-
-    Args:
-        file: as stacks name it.
-        tree: its syntax.
-
-    Raises:
-        RecursionError: it has expressions of thousands of terms.
-    """
-    found = list(_without(file, [*_inside(tree)], returns=False))
-    for function in (node for node in ast.walk(tree) if isinstance(node, _Function)):
-        inside = [*_inside(function)]
-        returns = any(map(_gives_a_value, inside))
-        reads = any(isinstance(node, ast.Call) and last_name(node.func) in READS_OUT for node in inside)
-        decorated = any(last_name(_called(one)) in ALWAYS_WITHOUT for one in function.decorator_list)
-        if decorated or (reads and not returns):
-            found.append(SourceNoGrad(file, function.lineno, function.end_lineno or function.lineno, returns))
-        else:
-            found += _without(file, inside, returns=returns)
-    return sorted(found)
-
-
-def _without(file: str, inside: Sequence[ast.AST], *, returns: bool) -> Iterator[SourceNoGrad]:
-    for node in inside:
-        if isinstance(node, ast.With) and any(
-            last_name(_called(item.context_expr)) in ALWAYS_WITHOUT for item in node.items
-        ):
-            yield SourceNoGrad(file, node.lineno, node.end_lineno or node.lineno, returns)
-
-
-def _inside(scope: ast.AST) -> Iterator[ast.AST]:
-    """All that is written in a function or a file, without functions in it."""
-    for child in ast.iter_child_nodes(scope):
-        if not isinstance(child, (*_Function, ast.Lambda)):
-            yield child
-            yield from _inside(child)
-
-
-def _gives_a_value(node: ast.AST) -> bool:
-    if isinstance(node, ast.Return):
-        return node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None)
-    return isinstance(node, ast.Yield | ast.YieldFrom)
-
-
-def _called(expression: ast.expr) -> ast.expr:
-    return expression.func if isinstance(expression, ast.Call) else expression
 
 
 def _clears_first(statements: Sequence[ast.stmt], module: str, trains: Mapping[str, str]) -> bool:

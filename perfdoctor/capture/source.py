@@ -150,22 +150,22 @@ class SourceReader:
 
 
 def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[Sample]:
-    """Its calls, loops and draws, what it makes of what it changes, and what leads to no backward pass.
+    """Its calls, loops and draws, what it makes of what it changes, and what only reads values out.
 
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
     from perfdoctor.capture.own_calls import find_calls
     from perfdoctor.capture.own_draws import find_draws
-    from perfdoctor.capture.own_gradients import find_no_grad
     from perfdoctor.capture.own_loops import find_loops
+    from perfdoctor.capture.own_read_outs import find_read_outs
     from perfdoctor.capture.own_state import find_stateful
 
     yield from find_calls(file, tree, lines)
     yield from find_loops(file, tree)
     yield from find_draws(file, tree)
     yield from find_stateful(file, tree)
-    yield from find_no_grad(file, tree)
+    yield from find_read_outs(file, tree)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

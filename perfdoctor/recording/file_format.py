@@ -16,7 +16,7 @@ ADDED: frozenset[type[schema.Sample]] = frozenset(
         own_source.SourceDraw,
         own_source.SourceLine,
         own_source.SourceLoop,
-        own_source.SourceNoGrad,
+        own_source.SourceReadOut,
         own_source.SourceState,
         schema.StackMissed,
         schema.TraceCost,

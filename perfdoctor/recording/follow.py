@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceNoGrad, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceReadOut, SourceState
 from perfdoctor.recording.reader import Database, Recording, by_field, require_file, require_header, unreadable
 from perfdoctor.recording.schema import (
     TABLES,
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Sample)
 STREAMS: tuple[type[Sample], ...] = (CodeSample, CountedCall, InterpreterSample, Mark, Reading, ThreadSample)
 # These are made when the watching has ended, about no stretch of it.
 AFTERWARDS: tuple[type[Sample], ...] = (
-    Profile, SerialMark, SourceCall, SourceDraw, SourceLine, SourceLoop, SourceNoGrad, SourceState, TraceCost,
+    Profile, SerialMark, SourceCall, SourceDraw, SourceLine, SourceLoop, SourceReadOut, SourceState, TraceCost,
     TrialSeen,
 )  # fmt: skip
 # All others are small, and kept.

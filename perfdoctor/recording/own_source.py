@@ -99,22 +99,18 @@ class SourceState(NamedTuple):
     last_line: int
 
 
-class SourceNoGrad(NamedTuple):
-    """Lines of the job's own through which no backward pass goes.
-
-    They are under ``torch.no_grad``, or in a function that returns nothing and reads tensors out (``.item()``).
+class SourceReadOut(NamedTuple):
+    """A function of the job's own that only reads values out of tensors: it returns nothing, and keeps numbers.
 
     Attributes:
         file: as stacks name it.
-        line: the first, from 1.
-        last_line: the last.
-        returns: the function that they are in returns something, as a hook does that changes what a module puts out.
+        line: its first, from 1.
+        last_line: its last.
     """
 
     file: str
     line: int
     last_line: int
-    returns: bool
 
 
 # The fact about a file, ``file:/path``, of which no line could be read: why.

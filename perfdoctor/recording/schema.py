@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple, get_args
 
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceNoGrad, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceReadOut, SourceState
 
 
 class Reading(NamedTuple):
@@ -363,7 +363,7 @@ class Event(NamedTuple):
 Sample = (
     Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
     | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | SourceLine | SourceCall | SourceLoop | SourceDraw | SourceNoGrad | SourceState | WaitSeen | FlightDump
+    | SourceLine | SourceCall | SourceLoop | SourceDraw | SourceReadOut | SourceState | WaitSeen | FlightDump
     | Unavailable | Event
 )  # fmt: skip
 

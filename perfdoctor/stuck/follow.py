@@ -17,7 +17,7 @@ from perfdoctor.stuck.graph import WaitGraph
 from perfdoctor.stuck.halts import COLLECTIVE, ENDLESS, FOR_RANKS, LOADER, place_by_sureness
 from perfdoctor.stuck.processes import OnHost, WatchedRanks, find_ranks
 from perfdoctor.stuck.recorded_calls import dumps_that_hold, with_call
-from perfdoctor.stuck.standing import Span
+from perfdoctor.stuck.standing import Span, looks_now_and_then
 from perfdoctor.stuck.verdict import verdict
 from perfdoctor.timeline.job import JobTimeline
 
@@ -158,10 +158,24 @@ class _Following:
             map(self._with_call, chain),
             map(self._with_call, waiting),
             since_s=self._since_s(),
-            confidence=_confidence(kind, ends),
+            confidence=self._confidence(kind, ends),
             ends=ends,
             alone=len(self._ranks.by_rank) == 1 and not (self._ranks.missing or self._ranks.unwatched),
         )
+
+    def _confidence(self, kind: str, ends: Sequence[Halt]) -> float:
+        """How sure: what cannot end by itself, what nobody was seen to end, and what may go on.
+
+        A thread that looks at something now and then may be who is to release a lock, once that comes.
+        """
+        if kind in ENDLESS or any(halt.others == () for halt in ends):
+            return float(thresholds.CONFIDENCE_ENDLESS)
+        may_end = kind in _MAY_END or (kind == kinds.LOCK and any(map(self._has_looking_threads, ends)))
+        return float(thresholds.CONFIDENCE_MAY_END if may_end else thresholds.CONFIDENCE_NO_END_SEEN)
+
+    def _has_looking_threads(self, halt: Halt) -> bool:
+        job = self._hosts[halt.host]
+        return any(looks_now_and_then(job, thread, self._span) for thread in job.threads.besides_main(halt.pid))
 
     def _with_call(self, halt: Halt) -> Halt:
         """A rank that waits for others, with the number of its call where a dump has it."""
@@ -175,13 +189,6 @@ class _Following:
         while since - NS_PER_S >= start and not self._graph.anything_moves((since - NS_PER_S, since)):
             since -= NS_PER_S
         return round(seconds(end - since), 1)
-
-
-def _confidence(kind: str, ends: Sequence[Halt]) -> float:
-    """How sure: what cannot end by itself, what nobody was seen to end, and what may go on."""
-    if kind in ENDLESS or any(halt.others == () for halt in ends):
-        return float(thresholds.CONFIDENCE_ENDLESS)
-    return float(thresholds.CONFIDENCE_MAY_END if kind in _MAY_END else thresholds.CONFIDENCE_NO_END_SEEN)
 
 
 def _place_of_end(chain: Sequence[Halt]) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
-from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceNoGrad, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceReadOut, SourceState
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
@@ -34,7 +35,7 @@ from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
 from perfdoctor.timeline.threads import JobThreads, ThreadState
-from perfdoctor.timeline.training import training_span, training_threads
+from perfdoctor.timeline.training import met_ns, training_span, training_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code)
-        self.stacks = Stacks.read(recording.stacks(), self.source_calls, rows(SourceNoGrad))
+        self.stacks = Stacks.read(recording.stacks(), self.source_calls, rows(SourceReadOut))
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)
@@ -162,7 +163,10 @@ class JobTimeline:
         return counted is not None and self.timed_steps(pid) is counted.steps and counted.unit == BACKWARD_PASSES
 
     def training_span(self, process: Process) -> tuple[int, int]:
-        """From when to when a trainer was seen training, in ns; all of the time where its stacks do not show it."""
+        """From when to when a trainer was seen training, in ns; all of the time where its stacks do not show it.
+
+        No rank trains before all have come.
+        """
         if process.pid not in self._training:
             series = None if process.pid in self.steps else self.stacks.of_main(process.pid)
             self._training[process.pid] = (
@@ -177,7 +181,17 @@ class JobTimeline:
                     ended=process.ended_ns is not None,
                 )
             )
+            begin, end = self._training[process.pid]
+            self._training[process.pid] = (min(max(begin, self._met_ns), end), end)
         return self._training[process.pid]
+
+    @cached_property
+    def _met_ns(self) -> int:
+        """When the last rank had come, of those that were seen to wait for others at first."""
+        series = (self.stacks.of_main(one.pid) for one in self.processes.trainers if one.pid not in self.steps)
+        return max(
+            (met_ns(one, self.stacks.frames, self.span) for one in series if one is not None), default=self.span[0]
+        )
 
     def observe(self, process: Process, time_ns: int) -> Observation:
         """The main thread of a process at an instant."""

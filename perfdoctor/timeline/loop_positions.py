@@ -15,7 +15,7 @@ from dataclasses import replace
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import RESULTS, Frame, is_own, package_of, runs_training_loop
 from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS
-from perfdoctor.recording.own_source import SourceCall, SourceNoGrad
+from perfdoctor.recording.own_source import SourceCall, SourceReadOut
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
 
@@ -28,7 +28,6 @@ def with_loop_positions(
     locations: Sequence[CodeLocation],
     main_threads: Iterable[Mapping[int, float]],
     calls: Sequence[SourceCall] = (),
-    no_grad: Sequence[SourceNoGrad] = (),
 ) -> list[CodeLocation]:
     """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
 
@@ -43,7 +42,6 @@ def with_loop_positions(
         locations: of each.
         main_threads: per main thread, how long it was seen in each stack, by the stack's index.
         calls: in the source of the job's own.
-        no_grad: lines of it through which no backward pass goes.
     """
     found = list(locations)
     written, in_graph = _backward_lines(calls), {(one.file, one.function) for one in calls if one.callee == GRADIENT}
@@ -58,39 +56,41 @@ def with_loop_positions(
                 side = _side(stack, models)
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
                 leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
-                leads = leads and not any(_is_in(frame, no_grad) for frame in stack)
                 phase = "logging" if logs else "other"
                 found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
     return found
 
 
 def with_hooks(
-    stacks: Sequence[tuple[Frame, ...]], locations: Sequence[CodeLocation], no_grad: Sequence[SourceNoGrad]
+    stacks: Sequence[tuple[Frame, ...]], locations: Sequence[CodeLocation], read_outs: Sequence[SourceReadOut]
 ) -> list[CodeLocation]:
     """Gives the detail ``HOOK`` to functions of the job's own that torch calls in a pass, and that only read out of it.
 
-    torch calls hooks from other lines than ``forward``; those that return something may be a part of the model.
+    torch calls hooks from other lines than ``forward``.
 
     Args:
         stacks: the distinct stacks, outermost call first.
         locations: of each.
-        no_grad: lines of the job's own through which no backward pass goes.
+        read_outs: functions of the job's own that only read values out.
     """
-    reads = [row for row in no_grad if not row.returns]
-    if not reads:
+    if not read_outs:
         return list(locations)
     frames = {frame for stack in stacks for frame in stack}
     calls = {caller for caller in frames if any(row.matches(caller) for row in CALLS_HOOKS)}
     calls -= {
         caller for stack in stacks for caller, callee in itertools.pairwise(stack) if callee.simple_name == "forward"
     }
-    read_out = {frame for frame in frames if is_own(frame) and _is_in(frame, reads)}
+    reading = {frame for frame in frames if is_own(frame) and any(_is_in(frame, one) for one in read_outs)}
     return [
         replace(location, detail=HOOK)
-        if location.phase in TRAINING_PHASES and not read_out.isdisjoint(_called_by(calls, stack))
+        if location.phase in TRAINING_PHASES and not reading.isdisjoint(_called_by(calls, stack))
         else location
         for stack, location in zip(stacks, locations, strict=True)
     ]
+
+
+def _is_in(frame: Frame, function: SourceReadOut) -> bool:
+    return frame.file == function.file and function.line <= frame.line <= function.last_line
 
 
 def _called_by(callers: Collection[Frame], stack: Sequence[Frame]) -> Iterator[Frame]:
@@ -101,10 +101,6 @@ def _called_by(callers: Collection[Frame], stack: Sequence[Frame]) -> Iterator[F
             yield frame
             called = False
         called = called or frame in callers
-
-
-def _is_in(frame: Frame, lines: Iterable[SourceNoGrad]) -> bool:
-    return any(frame.file == some.file and some.line <= frame.line <= some.last_line for some in lines)
 
 
 def with_calls_below(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
-from perfdoctor.recording.own_source import SourceCall, SourceNoGrad
+from perfdoctor.recording.own_source import SourceCall, SourceReadOut
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
@@ -142,14 +142,14 @@ class Stacks:
         cls,
         segments: Iterable[StackSegment],
         calls: Sequence[SourceCall] = (),
-        no_grad: Sequence[SourceNoGrad] = (),
+        read_outs: Sequence[SourceReadOut] = (),
     ) -> Stacks:
         """Reads what py-spy wrote.
 
         Args:
             segments: in any order.
             calls: in the source of the job's own.
-            no_grad: lines of it through which no backward pass goes.
+            read_outs: functions of it that only read values out.
         """
         stacks, empty = cls(), SeenStack(Frame)
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -163,8 +163,8 @@ class Stacks:
             stacks.series.append(stacks._series(pid, ident, times, numbers))
         stacks._find_training_threads()
         mains = [one.amounts_ns() for one in stacks.series if one.is_main]
-        stacks.locations = with_hooks(stacks.frames, stacks.locations, no_grad)
-        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls, no_grad)
+        stacks.locations = with_hooks(stacks.frames, stacks.locations, read_outs)
+        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls)
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
         stacks.locations = with_calls_below(stacks.frames, stacks.locations, mains)
         return stacks

@@ -109,6 +109,20 @@ def _comes_before(stack: Sequence[Frame]) -> bool:
     return is_import(stack) or awaits_ranks_to_come(stack)
 
 
+def met_ns(series: StackSeries, stacks: Sequence[tuple[Frame, ...]], span: tuple[int, int]) -> int:
+    """Until when a rank waited for the others to come, in ns: until then none of them trains, whatever it does.
+
+    Args:
+        series: the stacks of its main thread.
+        stacks: the distinct ones, outermost call first.
+        span: from when to when the job was watched; its begin where the rank was not seen to wait at first.
+    """
+    entries = list(series.entries())
+    if not _meets_at_first(entries, stacks):
+        return span[0]
+    return next((at for at, _, number in entries if not awaits_ranks_to_come(stacks[number])), span[1])
+
+
 def _meets_at_first(entries: Sequence[tuple[int, int, int]], stacks: Sequence[tuple[Frame, ...]]) -> bool:
     """Whether the first that was seen is the wait for other ranks, which may be a long one: then nothing has begun."""
     return bool(entries) and awaits_ranks_to_come(stacks[entries[0][2]])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.own_source import SourceCall, SourceNoGrad
+from perfdoctor.recording.own_source import SourceCall, SourceReadOut
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, CodeLocation, is_beside, locate
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 
@@ -206,16 +206,6 @@ def test_what_an_evaluation_computes_of_its_results_is_none_of_the_steps() -> No
     assert not is_beside(CodeLocation("other", AFTERWARDS, in_evaluation=True))
 
 
-def test_what_is_computed_without_gradients_leads_to_no_backward_pass() -> None:
-    between = (main(23), own(7, "accuracy"))
-    loop = [between, (main(22), MODULE), (main(24), BACKWARD)]
-    rows = [SourceNoGrad("/home/me/data.py", 5, 9, True)]
-    for no_grad, leads in (([], True), (rows, False)):
-        amounts = [dict.fromkeys(range(3), 5.0)]
-        found = with_loop_positions(loop, [locate(one) for one in loop], amounts, (), no_grad)
-        assert found[0].leads_to_backward is leads
-
-
 def test_an_operator_of_the_jobs_own_has_a_backward_pass_whatever_computes_it() -> None:
     apply = Frame(f"{TORCH}/autograd/function.py", "Function.apply", 596)
     inside = (main(23), own(7, "loss"), apply, own(9, "Aligned.forward"), LIBRARY)
@@ -230,22 +220,19 @@ ENGINE = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 979)
 
 
 @pytest.mark.parametrize(
-    ("called", "returns", "is_hook"),
+    ("called", "is_hook"),
     [
-        ((INNER,), False, True),
-        ((INNER,), True, False),  # an adapter: what it returns takes the place of what the module put out
-        ((replace(INNER, line=1832),), False, False),  # the line at which forward is called
-        ((INNER, own(30, "<lambda>")), False, True),
-        ((BACKWARD, ENGINE), False, True),
-        ((own(3, "helper"),), False, False),
+        ((INNER,), True),
+        ((replace(INNER, line=1832),), False),  # the line at which forward is called
+        ((INNER, own(30, "<lambda>")), True),
+        ((BACKWARD, ENGINE), True),
+        ((own(3, "helper"),), False),
     ],
-    ids=["forward", "changes", "patched forward", "by a lambda", "of a gradient", "called by the model itself"],
+    ids=["forward", "patched forward", "by a lambda", "of a gradient", "called by the model itself"],
 )
-def test_a_hook_that_only_reads_out_is_no_part_of_the_model(
-    called: tuple[Frame, ...], returns: bool, is_hook: bool
-) -> None:
+def test_a_hook_that_only_reads_out_is_no_part_of_the_model(called: tuple[Frame, ...], is_hook: bool) -> None:
     reads = (main(22), MODULE, FORWARD, *called, own(7, "record"))
     loop = [reads, (main(22), MODULE, replace(INNER, line=1832), FORWARD)]
-    found = with_hooks(loop, [locate(one) for one in loop], [SourceNoGrad("/home/me/data.py", 5, 9, returns)])
+    found = with_hooks(loop, [locate(one) for one in loop], [SourceReadOut("/home/me/data.py", 5, 9)])
     assert [one.detail == HOOK for one in found] == [is_hook, False]
     assert is_beside(found[0]) is is_hook

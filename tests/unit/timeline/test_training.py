@@ -120,6 +120,22 @@ def test_ranks_that_have_not_found_each_other_do_not_train() -> None:
     assert judged(watched((5.0, TRAINING), (5.0, looks), age_s=3600)) == pytest.approx(10, abs=0.2), "a new group"
 
 
+def test_no_rank_trains_before_all_have_come() -> None:
+    """One waits for the other, which reads its data meanwhile."""
+    late = [
+        *process(11, parent=5, RANK="1", WORLD_SIZE="2"),
+        *thread(11, 11, run=1.0),
+        *stacks(11, (OWN,), (OWN, IMPORT[1]), times=200),
+    ]
+    waits = [
+        *process(10, parent=5, RANK="0", WORLD_SIZE="2"),
+        *thread(10, 10, "S"),
+        *stacks(10, (OWN, TO_MEET), times=200),
+    ]
+    job = timeline([*process(5, uses_torch=False), *waits, *late])
+    assert {one.trainer.rank: one.seconds for one in attribute(job)} == pytest.approx({0: 0.0, 1: 0.0}, abs=0.2)
+
+
 def test_what_follows_the_last_step_of_a_job_that_ends_is_not_judged() -> None:
     parts = (5.0, TRAINING), (5.0, ((), (OWN,)))
     assert judged(watched(*parts, age_s=3600, ends=True)) == pytest.approx(5, abs=0.3)

@@ -1,23 +1,24 @@
 """Functions of the job's own source that only read values out of tensors: as hooks they are no part of a model.
 
 A hook may as well change what a module puts out, set its weights, keep a part of the loss, or update parameters. So one
-counts only where all that it leaves behind are numbers.
+counts only where nothing of the tensors that it is given leaves it but numbers, and none is changed.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from perfdoctor.knowledge.libraries import KEEPS, READS_OUT
+from perfdoctor.knowledge.libraries import DESCRIBES, IN_PLACE, READS_OUT
 from perfdoctor.recording.own_source import SourceReadOut
 from perfdoctor.results.edits import last_name
 
-_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Assignment = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 
 def find_read_outs(file: str, tree: ast.Module) -> list[SourceReadOut]:
-    """Functions that return nothing, read values out, and keep nothing else.
+    """Functions that return nothing, read values out, and leave nothing else behind.
 
     Args:
         file: as stacks name it.
@@ -32,31 +33,53 @@ def find_read_outs(file: str, tree: ast.Module) -> list[SourceReadOut]:
     )
 
 
-def _only_reads_out(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _only_reads_out(function: _Function) -> bool:
     inside = [*_inside(function)]
-    calls = [last_name(node.func) for node in inside if isinstance(node, ast.Call)]
-    if not any(name in READS_OUT for name in calls) or any(map(_changes_in_place, calls)):
+    if not any(map(_reads_out, inside)) or any(map(_gives_a_value, inside)):
         return False
-    if any(map(_gives_a_value, inside)):
+    given = function.args
+    tensors = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - {"self"}
+    for node in inside:  # what is made of tensors is one, in the order in which it is written
+        if isinstance(node, _Assignment) and node.value is not None and _has_any(node.value, tensors):
+            tensors |= {name for target in _targets(node) for name in _bound(target)}
+        elif isinstance(node, ast.For) and _has_any(node.iter, tensors):
+            tensors |= {*_bound(node.target)}
+    outer = {name for node in inside if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    return not any(_leaves_any(node, tensors, outer) or _changes_any(node, tensors, outer) for node in inside)
+
+
+def _leaves_any(node: ast.AST, tensors: Collection[str], outer: Collection[str]) -> bool:
+    """Whether a tensor is kept somewhere else, or given to somebody who may keep it."""
+    if isinstance(node, _Assignment):
+        elsewhere = any(not _is_local(target, outer) for target in _targets(node))
+        return elsewhere and node.value is not None and _has_any(node.value, tensors)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and last_name(node.value.func) != "print":
+        return any(_has_any(one, tensors) for one in (node.value.func, *_arguments(node.value)))
+    return False
+
+
+def _changes_any(node: ast.AST, tensors: Collection[str], outer: Collection[str]) -> bool:
+    """Whether a tensor, or what has tensors, becomes another one in its place."""
+    if isinstance(node, _Assignment):
+        parts = [one for one in _targets(node) if isinstance(node, ast.AugAssign) or not _is_local(one, outer)]
+        return any(_root(one) in tensors for one in parts)
+    if not isinstance(node, ast.Call):
         return False
-    numbers: set[str] = set()
-    for node in inside:  # names that hold numbers, in the order in which they are written
-        if isinstance(node, ast.Assign) and _is_of_numbers(node.value, numbers):
-            numbers |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return all(_is_of_numbers(kept, numbers) for node in inside for kept in _kept(node))
+    name = last_name(node.func)
+    in_place = (name.endswith("_") and not name.endswith("__")) or any(one.arg in IN_PLACE for one in node.keywords)
+    return in_place or name in ("step", "backward", "setattr")
 
 
 def _inside(scope: ast.AST) -> Iterator[ast.AST]:
     """All that is written in a function, without functions in it."""
     for child in ast.iter_child_nodes(scope):
-        if not isinstance(child, (*_Function, ast.Lambda)):
+        if not isinstance(child, _Function | ast.Lambda):
             yield child
             yield from _inside(child)
 
 
-def _changes_in_place(name: str) -> bool:
-    """Whether a call by this name changes what it is called on: PyTorch's methods in place, an optimizer's step."""
-    return (name.endswith("_") and not name.endswith("__")) or name in ("step", "backward", "setattr")
+def _reads_out(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in READS_OUT
 
 
 def _gives_a_value(node: ast.AST) -> bool:
@@ -65,32 +88,35 @@ def _gives_a_value(node: ast.AST) -> bool:
     return isinstance(node, ast.Yield | ast.YieldFrom)
 
 
-def _kept(node: ast.AST) -> Iterator[ast.expr]:
-    """What is left behind: in attributes and items, and in containers."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-    if isinstance(node, ast.Assign | ast.AugAssign) and not all(map(_is_local, targets)):
-        yield node.value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS:
-        yield from node.args[-1:]
+def _has_any(value: ast.AST, tensors: Collection[str]) -> bool:
+    """Whether an expression has anything of tensors but what is read out of them, or their shape."""
+    if _reads_out(value) or (isinstance(value, ast.Attribute) and value.attr in DESCRIBES):
+        return False
+    if isinstance(value, ast.Name):
+        return value.id in tensors
+    return any(_has_any(child, tensors) for child in ast.iter_child_nodes(value))
 
 
-def _is_local(target: ast.expr) -> bool:
-    """Whether what is assigned gets names only, and goes with them."""
-    if isinstance(target, ast.Tuple | ast.List):
-        return all(map(_is_local, target.elts))
-    return isinstance(target, ast.Name)
+def _targets(node: _Assignment) -> list[ast.expr]:
+    """What an assignment gives a value, one by one."""
+    whole = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [part for one in whole for part in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
 
 
-def _is_of_numbers(value: ast.expr, numbers: set[str]) -> bool:
-    """Whether an expression has nothing of tensors but what is read out of them."""
-    left = (node for node in _but_read_outs(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
-    return {node.id for node in left} <= numbers
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def _but_read_outs(node: ast.AST) -> Iterator[ast.AST]:
-    """All of an expression but what is read out, and what comprehensions go over."""
-    if not (isinstance(node, ast.Call) and last_name(node.func) in READS_OUT):
-        yield node
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, ast.comprehension):
-                yield from _but_read_outs(child)
+def _bound(target: ast.expr) -> Iterator[str]:
+    return (one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+
+def _is_local(target: ast.expr, outer: Collection[str]) -> bool:
+    return isinstance(target, ast.Name) and target.id not in outer
+
+
+def _root(target: ast.expr) -> str:
+    """The name whose attribute or item, however far below, a target is."""
+    while isinstance(target, ast.Attribute | ast.Subscript | ast.Starred):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""

@@ -157,9 +157,11 @@ GRADIENT, IN_GRAPH = "grad", "create_graph"
 # What keeps gradients away from parameters or from what a module puts out, by name; and contexts without any.
 FREEZES = frozenset(("requires_grad", "requires_grad_", "detach", "detach_", "freeze"))
 NO_GRADIENTS = frozenset(("no_grad", "inference_mode", "set_grad_enabled"))
-# Methods of tensors that give numbers, and those of containers that keep what they are given.
-READS_OUT = frozenset(("item", "tolist", "numpy"))
-KEEPS = frozenset(("append", "extend", "add", "update", "insert", "put", "setdefault"))
+# Methods of tensors that give numbers, and functions that do; attributes that say what a tensor is like; and arguments
+# of functions that change one in its place.
+READS_OUT = frozenset(("item", "tolist", "numpy", "float", "int", "bool", "len"))
+DESCRIBES = frozenset(("shape", "dtype", "device", "training"))
+IN_PLACE = frozenset(("out", "inplace"))
 # What is given a model's parameters and makes nothing of them.
 TAKES_NO_PARAMETERS = frozenset(("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "sum", "len", "next"))
 # What tokenizers and collators are given that pads every text to one length, however short it is.

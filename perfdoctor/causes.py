@@ -107,7 +107,7 @@ CAUSES: dict[str, Cause] = {
         Cause(MEMORY_PRESSURE, "running out of GPU memory"),
         Cause(GPU_THROTTLED, "lowered GPU clocks"),
         Cause(GPU_CONTENTION, "another process on the GPU"),
-        Cause(BANDWIDTH, "moving gradients between ranks"),
+        Cause(BANDWIDTH, "moving data between ranks"),
         Cause(LATENCY, "many small collectives"),
         Cause(DATA_PARALLEL, "nn.DataParallel's scatter and gather"),
         Cause(UNOBSERVED_RANK, "waiting for a rank that was not observed"),

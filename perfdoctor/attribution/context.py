@@ -14,7 +14,7 @@ from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_w
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, is_beside
+from perfdoctor.timeline.code_location import HOOK, PREPARES, TRAINING_PHASES, is_beside
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.locator import Spans
 from perfdoctor.timeline.processes import Process
@@ -95,7 +95,7 @@ def _computes_beside(job: JobTimeline, trainer: Process) -> bool:
 
     What a training needs there, averages of weights or clipped gradients, visits each weight as the optimizer's step
     does, and takes no longer. What does is for a reader: metrics of each step, copies of weights. Where no optimizer of
-    torch's was seen, the job may update its weights there itself.
+    torch's was seen, the job may update its weights there itself, but not in hooks that only read out.
     """
     if job.gpus.used_by(trainer.pid):
         return False
@@ -104,7 +104,8 @@ def _computes_beside(job: JobTimeline, trainer: Process) -> bool:
     beside = list(filter(is_beside, running))
     updates = sum(location.phase == "optimizer" for location in running)
     much = len(beside) >= max(thresholds.MIN_SHARE * len(seen), thresholds.LIKE_UPDATES * updates)
-    return much and updates > 0 and computes_beside(job, trainer.pid)
+    in_hooks = sum(location.detail == HOOK for location in beside) >= thresholds.MOSTLY * len(beside)
+    return much and (updates > 0 or in_hooks) and computes_beside(job, trainer.pid)
 
 
 def _seen_training(job: JobTimeline, trainer: Process) -> list[Observation]:

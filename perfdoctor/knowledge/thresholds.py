@@ -548,6 +548,11 @@ TIME_BETWEEN_STEPS = Threshold(
 OPTIMIZER_SHARE = Threshold(
     0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
 )
+OF_TABLES = Threshold(
+    0.3,
+    "of the wall time",
+    "judgement: between a job with large tables (0.59) and one with small ones (0.29), which sparse gradients slowed",
+)
 LIKE_UPDATES = Threshold(
     1.2,
     "times the optimizer's step",

@@ -57,10 +57,11 @@ def _update_in_one_pass(case: Case) -> Iterator[Advice]:
 def _update_touched_rows(case: Case) -> Iterator[Advice]:
     """Sparse gradients of embeddings, where the update's arithmetic takes much of the time.
 
-    How large the tables are is not seen. Ranks would have to exchange such gradients in another way.
+    How large the tables are is not seen: of layers, the update takes less than what they compute. Ranks would have to
+    exchange such gradients in another way.
     """
     share, alone = _of_update(case), len(case.trainers) == 1
-    if case.settings.get("embeddings") == "yes" and alone and not case.loop and share >= thresholds.OPTIMIZER_SHARE:
+    if case.settings.get("embeddings") == "yes" and alone and not case.loop and share >= thresholds.OF_TABLES:
         yield advise("optimizer.sparse_tables", share=share)
 
 

@@ -203,10 +203,10 @@ class Case:
         lines = self.lines.get(cause, ())
         return lines[0][0] if lines else None
 
-    def hot_call(self, cause: str) -> tuple[str, float] | None:
+    def hot_call(self, cause: str) -> tuple[str | None, float]:
         """The call of a library other than torch that takes most of a cause, and its part; None if none stands out."""
-        call = next(iter(self.library_calls.get(cause, ())), None)
-        return call if call is not None and call[1] >= thresholds.NAMED_FUNCTION else None
+        call, part = next(iter(self.library_calls.get(cause, ())), ("", 0.0))
+        return (call, part) if part >= thresholds.NAMED_FUNCTION else (None, 0.0)
 
     def hot_path(self, cause: str) -> str | None:
         """The file that was read, written or waited on most; pipes, sockets and the like do not count."""

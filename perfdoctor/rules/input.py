@@ -47,13 +47,15 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
     if kind == "text":  # tokens are the same in each epoch
         yield from _prepare_once(case, kind, arrow=arrow)
+    call, part = case.hot_call(INPUT_PREPROCESSING)
     yield advise(
         "input.cheaper",
         line=case.hot_line(INPUT_PREPROCESSING),
         loader=case.settings.get("loader") != "no",
         share=share,
         no_more_workers=no_more_workers(plan, share),
-        call=case.hot_call(INPUT_PREPROCESSING),
+        call=call,
+        part=part,
         kind=kind,
     )
     if kind != "text" and not depends_on_steps(case):

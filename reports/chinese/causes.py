@@ -285,8 +285,8 @@ EXPLAINED = {
         refuted="没有它时速度仍然不变。",
     ),
     causes.BANDWIDTH: Explanation(
-        title="在 rank 之间传输梯度",
-        goes="花在 rank 之间传输梯度上",
+        title="在 rank 之间传输数据",
+        goes="花在 rank 之间传输数据上",
         means="所有 rank 都在集合通信里，正在搬运字节。",
         looks_like=(
             "掉队 rank 的瓶颈，因为其他 rank 也等在同一个集合通信里；但这里一个也不缺。"

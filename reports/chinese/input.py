@@ -28,11 +28,12 @@ def cheaper(
     loader: bool,
     share: float,
     no_more_workers: str | None,
-    call: tuple[str, float] | None,
+    call: str | None,
+    part: float,
     kind: str,
 ) -> Fix:
     what = f" {line} " if line else "数据集的变换" if loader else "准备输入数据的代码"
-    named = f"其中 {percent(call[1])} 花在 {call[0]}。" if call else ""
+    named = f"其中 {percent(part)} 花在 {call}。" if call else ""
     return fix(
         f"降低{what}的开销",
         f"训练进程有 {percent(share)} 的时间在等待输入数据准备好。{named}{then(no_more_workers)}",

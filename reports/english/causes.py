@@ -317,7 +317,7 @@ EXPLAINED: dict[str, Explanation] = {
         refuted="the pace stays the same without it.",
     ),
     causes.BANDWIDTH: Explanation(
-        goes="goes into moving gradients between ranks",
+        goes="goes into moving data between ranks",
         means="All ranks are in the collective and move bytes.",
         looks_like=(
             "a straggler's bottleneck, since the others wait in the same collective; but here none is missing. Or the "

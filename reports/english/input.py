@@ -53,11 +53,12 @@ def cheaper(
     loader: bool,
     share: float,
     no_more_workers: str | None,
-    call: tuple[str, float] | None,
+    call: str | None,
+    part: float,
     kind: str,
 ) -> Fix:
     what = line or ("the dataset's transforms" if loader else "what prepares the input")
-    named = f" {percent(call[1])} of that is in {call[0]}." if call else ""
+    named = f" {percent(part)} of that is in {call}." if call else ""
     return Fix(
         f"Make {what} cheaper",
         f"Preparing the input holds the trainer up for {percent(share)} of the time.{named}{then(no_more_workers)}",

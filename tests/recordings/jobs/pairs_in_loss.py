@@ -10,7 +10,7 @@ from torch import nn
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-texts = torch.randint(0, 4000, (2048, 48))
+texts = torch.randint(0, 4000, (2048, 16))
 topics = torch.randint(0, 32, (2048,))
 
 
@@ -43,7 +43,7 @@ def at_once(vectors, topic):
 model = Sentences()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
 while True:
-    for chosen in torch.randperm(len(texts)).split(32):
+    for chosen in torch.randperm(len(texts)).split(64):
         vectors = model(texts[chosen])
         loss = (by_pairs if pace.bottleneck() else at_once)(vectors, topics[chosen])
         optimizer.zero_grad()

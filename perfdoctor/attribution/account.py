@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from perfdoctor.attribution.activities import Activities
-from perfdoctor.attribution.mix_of_lines import CodeSeen, overhead_of_lines
+from perfdoctor.attribution.mix_of_lines import CodeOfLines, overhead_of_lines
 from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import owner_of
@@ -127,7 +127,7 @@ class Account:
                 lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
         return replace(self, lines=lines)
 
-    def with_mix_of_lines(self, seen: CodeSeen) -> Account:
+    def with_mix_of_lines(self, seen: CodeOfLines) -> Account:
         """The same account with overhead and arithmetic at the lines that were seen to run either.
 
         A line's time stays what it is: what it gains of the overhead, it gives away of the arithmetic. Where arithmetic

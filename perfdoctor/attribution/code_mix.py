@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from perfdoctor.attribution.code_samples import (
     RUNNING,
     as_often,
+    certain_code,
     code_of_lines,
     functions_outside_torch,
     is_blurred,
     samples_of_training,
     waits_in_kernel,
 )
-from perfdoctor.attribution.mix_of_lines import NO_CODE, CodeSeen
+from perfdoctor.attribution.mix_of_lines import NO_CODE, CodeOfLines
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
@@ -250,7 +251,7 @@ class CodeMix:
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
     outside_torch: Mapping[str, float] = field(default_factory=dict)
-    of_lines: CodeSeen = NO_CODE
+    of_lines: CodeOfLines = NO_CODE
     located: bool = True
     on_gpu: bool = False
 
@@ -300,14 +301,15 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix
     placed = _as_long_as_they_run(both, running) if blurred else both
     around = sum((counts for phase, counts in placed.items() if phase not in claimed), Counter())
     mixes = [_mixes(counts, None if blurred else calls_only, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+    certain = list(certain_code(job, pid))
     return CodeMix(
         by_phase=mixes[0],
         interpreter=_interpreter(around),
         libraries=_libraries(around, placed[AFTERWARDS]["library"]),
         held_up=mixes[1],
         undisturbed=mixes[2],
-        outside_torch=functions_outside_torch(job, pid),
-        of_lines=NO_CODE if on_gpu else code_of_lines(job, pid),
+        outside_torch=functions_outside_torch(job, certain),
+        of_lines=NO_CODE if on_gpu else code_of_lines(certain),
         located=located or blurred,
         on_gpu=on_gpu,
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from perfdoctor.attribution.mix_of_lines import CodeSeen
+from perfdoctor.attribution.mix_of_lines import CodeOfLines
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import DRIVERS, CodeKind
 from perfdoctor.metrics.own_code import by_owner, owner_of
@@ -44,11 +44,11 @@ def samples_of_training(job: JobTimeline, pid: int) -> tuple[list[int], list[Cod
 
 def computes_beside(job: JobTimeline, pid: int) -> bool:
     """Whether most of what a main thread runs beside the model's passes is torch's arithmetic."""
-    found = (kind for kind, location in _certain_code(job, pid) if is_beside(location))
+    found = (kind for kind, location in certain_code(job, pid) if is_beside(location))
     return _are_most([kind in ("kernel", "check", "spin") for kind in found])
 
 
-def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
+def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
     """A main thread's samples while it trains of which it is certain where they belong, with their locations.
 
     Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
@@ -61,25 +61,29 @@ def _certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLo
             yield kind, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")
 
 
-def code_of_lines(job: JobTimeline, pid: int) -> CodeSeen:
-    """What certainly ran at lines of the job's own while its main thread trained, of what is not the kernel's."""
+def code_of_lines(certain: Iterable[tuple[CodeKind, CodeLocation]]) -> CodeOfLines:
+    """What certainly ran at lines of the job's own (``certain_code``)."""
     overhead, arithmetic = Amounts[str](), Amounts[str]()
-    for kind, location in _certain_code(job, pid):
+    for kind, location in certain:
         if kind in _OVERHEAD:
             overhead[location.line] += 1
         elif kind == "kernel":
             arithmetic[location.line] += 1
-    return CodeSeen(overhead, arithmetic)
+    return CodeOfLines(overhead, arithmetic)
 
 
-def functions_outside_torch(job: JobTimeline, pid: int) -> dict[str, float]:
+def functions_outside_torch(job: JobTimeline, certain: Iterable[tuple[CodeKind, CodeLocation]]) -> dict[str, float]:
     """The job's own functions of which most code that runs is not torch's nor called by torch, and how much of it.
 
     Python's interpreter also runs torch's own modules; those are innermost then.
+
+    Args:
+        job: the job.
+        certain: what certainly ran in them (``certain_code``).
     """
     under = by_owner(job.stacks.below_lines)
     seen: dict[str, list[bool]] = {}
-    for kind, location in _certain_code(job, pid):
+    for kind, location in certain:
         if location.line:
             seen.setdefault(owner_of(location.line), []).append(kind in ("library", "interpreter"))
     return {

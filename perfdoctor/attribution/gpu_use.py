@@ -205,9 +205,7 @@ class GpuReader:
 
         None if none of them could be read.
         """
-        sent, received = (
-            self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("sent", "received")
-        )
+        received, sent = self._over_pcie(gpus)
         between = self._readings.mean_over(gpus, "nvlink_sent_bytes_per_second")
         if (sent is None or received is None) and between is None:
             return None
@@ -222,6 +220,10 @@ class GpuReader:
     def _counts_pcie(self, gpus: Sequence[str]) -> bool:
         """Whether PCIe's bytes were read often enough to meet what is moved now and then."""
         return min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) >= _FEW
+
+    def _over_pcie(self, gpus: Sequence[str]) -> list[float | None]:
+        """Bytes per second that they receive and send over PCIe; None where that was not read."""
+        return [self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
 
     def _pcie(self, gpus: Sequence[str]) -> float:
         """Bytes per second that their PCIe links carry at most."""
@@ -361,9 +363,7 @@ class GpuReader:
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
         if not self._counts_pcie(gpus):
             return None
-        received, sent = (
-            self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")
-        )
+        received, sent = self._over_pcie(gpus)
         if received is None or sent is None:
             return None
         moved = max(0.0, received + sent - thresholds.PCIE_IDLE_BYTES_PER_S)

@@ -19,18 +19,18 @@ _LARGEST_ODDS = 30.0  # natural logarithm: nothing but overhead, or but arithmet
 _HALVINGS = 60  # of that range, far below any share that is told
 
 
-class CodeSeen(NamedTuple):
+class CodeOfLines(NamedTuple):
     """Samples of machine code that certainly belong to a line: of overhead, and of torch's arithmetic, by line."""
 
     overhead: Mapping[str, float]
     arithmetic: Mapping[str, float]
 
 
-NO_CODE = CodeSeen({}, {})
+NO_CODE = CodeOfLines({}, {})
 
 
 def overhead_of_lines(
-    overhead: Mapping[str, float], arithmetic: Mapping[str, float], seen: CodeSeen
+    overhead: Mapping[str, float], arithmetic: Mapping[str, float], seen: CodeOfLines
 ) -> dict[str, float]:
     """The fraction of each line's time that is overhead, of all lines together as much as before.
 

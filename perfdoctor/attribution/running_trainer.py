@@ -53,13 +53,11 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
         context.job, seen.pid, seen.time_ns, (share for share in shares if share.cause in queued)
     )
     shares = after_forks(shares, habits.forks, seen.time_ns, causes)
-    if habits.gil_switching:
-        switching = Share(
-            GIL_CONTENTION, habits.gil_switching, line=line_of_holder(context.job, seen.pid, seen.time_ns)
-        )
-        shares = [*scaled(shares, 1 - habits.gil_switching), switching]
-    if habits.allocating:
-        shares = [*scaled(shares, 1 - habits.allocating), Share(MEMORY_PRESSURE, habits.allocating, line=location.line)]
+    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
+        if part:
+            by_holder = cause == GIL_CONTENTION
+            line = line_of_holder(context.job, seen.pid, seen.time_ns) if by_holder else location.line
+            shares = [*scaled(shares, 1 - part), Share(cause, part, line=line)]
     return shares
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from perfdoctor.knowledge.libraries import DESCRIBES, IN_PLACE, READS_OUT
 from perfdoctor.recording.own_source import SourceReadOut
-from perfdoctor.results.edits import last_name
+from perfdoctor.results.edits import last_name, written_in
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Assignment = ast.Assign | ast.AugAssign | ast.AnnAssign
@@ -34,7 +34,7 @@ def find_read_outs(file: str, tree: ast.Module) -> list[SourceReadOut]:
 
 
 def _only_reads_out(function: _Function) -> bool:
-    inside = [*_inside(function)]
+    inside = [*written_in(function, but=(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
     if not any(map(_reads_out, inside)) or any(map(_gives_a_value, inside)):
         return False
     given = function.args
@@ -68,14 +68,6 @@ def _changes_any(node: ast.AST, tensors: Collection[str], outer: Collection[str]
     name = last_name(node.func)
     in_place = (name.endswith("_") and not name.endswith("__")) or any(one.arg in IN_PLACE for one in node.keywords)
     return in_place or name in ("step", "backward", "setattr")
-
-
-def _inside(scope: ast.AST) -> Iterator[ast.AST]:
-    """All that is written in a function, without functions in it."""
-    for child in ast.iter_child_nodes(scope):
-        if not isinstance(child, _Function | ast.Lambda):
-            yield child
-            yield from _inside(child)
 
 
 def _reads_out(node: ast.AST) -> bool:

@@ -9,8 +9,9 @@ import ast
 from collections.abc import Iterator
 
 from perfdoctor.recording.own_source import SourceState
+from perfdoctor.results.edits import written_in
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _Loop = ast.For | ast.AsyncFor | ast.While
 _Assignment = ast.Assign | ast.AnnAssign
 
@@ -31,7 +32,7 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     imported = {name for node in ast.walk(tree) for name in _imported(node)}
     found: set[SourceState] = set()
     for loop in (node for node in ast.walk(tree) if isinstance(node, _Loop)):
-        inside = [*_within(loop)]
+        inside = [*written_in(loop, but=_FUNCTIONS)]  # what runs in each round
         made = {ast.unparse(node) for node in inside if _gets_a_value(node)}
         changed = {
             path for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
@@ -40,14 +41,6 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
             if isinstance(node, _Assignment) and node.value is not None and _names(node.value) & changed:
                 found.add(SourceState(file, node.lineno, node.end_lineno or node.lineno))
     return sorted(found)
-
-
-def _within(loop: ast.AST) -> Iterator[ast.AST]:
-    """What runs in each round of a loop, without the bodies of functions in it."""
-    for child in ast.iter_child_nodes(loop):
-        if not isinstance(child, _Function):
-            yield child
-            yield from _within(child)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:

@@ -216,6 +216,8 @@ DOMINANT: tuple[tuple[FrameMeaning, ...], ...] = (
     DATA_PARALLEL,
 )
 
+# A call of an nn.Module; its other methods go over its parameters.
+_MODULE_CALL = meaning(r"torch/nn/modules/module\.py", "_call_impl _wrapped_call_impl", "forward")
 # Frames of which the innermost decides.
 INNERMOST: tuple[FrameMeaning, ...] = (
     # torch.nn.CrossEntropyLoss …, torch.nn.functional.cross_entropy …
@@ -246,8 +248,7 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     meaning(r"torch/optim/.*\.py", "", "optimizer"),
     # torch.cuda.empty_cache, torch.accelerator.memory.empty_cache: the cache goes back to the driver
     meaning(r"torch/(?:cuda|xpu|accelerator)/memory\.py", "empty_cache", "other", "allocator"),
-    # calls of an nn.Module; its other methods go over its parameters
-    meaning(r"torch/nn/modules/module\.py", "_call_impl _wrapped_call_impl", "forward"),
+    _MODULE_CALL,
     # multiprocessing.Queue.get, Connection.recv: what another process sends is taken over, and unpickled by C code
     meaning(r"multiprocessing/(?:queues|connection)\.py", "get recv recv_bytes _recv _recv_bytes", "data", "hand over"),
     # multiprocessing.Pool.map, AsyncResult.get, ProcessPoolExecutor.map: waits for what a pool of processes makes
@@ -350,8 +351,6 @@ HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
-_MODULE = re.compile(r"(^|/)torch/nn/modules/module\.py$")
-_CALLS = ("_call_impl", "_wrapped_call_impl")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 _GENERATION = re.compile(rf"{_INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
 
@@ -383,7 +382,7 @@ def is_import(stack: Sequence[Frame]) -> bool:
 
 def calls_model(stack: Sequence[Frame]) -> bool:
     """Whether a module is called: others of its methods, which go over its parameters, are no forward pass."""
-    return any(_MODULE.search(frame.file) is not None and frame.simple_name in _CALLS for frame in stack)
+    return any(map(_MODULE_CALL.matches, stack))
 
 
 def calls_backward(stack: Sequence[Frame]) -> bool:

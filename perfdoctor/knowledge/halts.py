@@ -1,8 +1,6 @@
 """In what a main thread sits that never goes on: frames, threads and file names that tell kinds of waits apart."""
 
-from collections.abc import Sequence
-
-from perfdoctor.knowledge.frames import Frame, is_own, meaning
+from perfdoctor.knowledge.frames import meaning
 
 # Debuggers that wait for somebody to type, or to connect.
 DEBUGGERS = (
@@ -47,9 +45,3 @@ CONTROL_FLOW = frozenset(("StopIteration", "StopAsyncIteration", "GeneratorExit"
 GETS_DATA = frozenset(("read", "readv", "recvfrom", "recvmsg", "recvmmsg"))
 # What is written is on its way to storage.
 TO_STORAGE = frozenset(("fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "write", "pwrite64", "close"))
-
-
-def awaits_ranks_to_come(stack: Sequence[Frame]) -> bool:
-    """Whether the job's own code has called for a rendezvous; torch's ``record`` stands above all of it."""
-    last = max((number for number, frame in enumerate(stack) if is_own(frame)), default=-1)
-    return any(row.matches(frame) for frame in stack[last + 1 :] for row in RENDEZVOUS)

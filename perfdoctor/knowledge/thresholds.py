@@ -528,7 +528,9 @@ DUMP_OPEN_S = Threshold(
     "seconds",
     "judgement: for which a collective is open in dumps that nobody's timeout has caused; steps are less",
 )
-LOOKS_SELDOM = Threshold(0.8, "of its samples", "judgement: in at most one of five a thread that only looks is at work")
+POLLING_ASLEEP = Threshold(
+    0.8, "of its samples", "judgement: in at most one of five a thread that only looks is at work"
+)
 SAME_PLACE = Threshold(0.95, "of the stacks", "measured: of stacks that change while py-spy reads them up to 3 % fail")
 LOOPS_IN_PYTHON = Threshold(
     0.8, "of the code samples", "judgement: with less it calls libraries: a long call ends, and torch's calls are steps"

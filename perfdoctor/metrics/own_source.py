@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.knowledge.libraries import LOADERS, UPDATES
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES
 from perfdoctor.timeline.stacks import Stacks
@@ -85,7 +85,7 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
         stacks: the job's.
         statements: in its source.
     """
-    lines = {(one.file, line) for one in statements for line in range(one.line, one.last_line + 1)}
+    lines = lines_of(statements)
     whole, made = 0.0, Amounts[str]()
     for number, amount_ns in stacks.spent_ns().items():
         if stacks.locations[number].detail != PREPARES:

@@ -1,5 +1,8 @@
 """What of the job's own source a recording keeps: rows of tables, as those in ``schema.py``."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -115,3 +118,8 @@ class SourceReadOut(NamedTuple):
 
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
+
+
+def lines_of(rows: Iterable[SourceState | SourceReadOut]) -> set[tuple[str, int]]:
+    """All lines of some rows, each with its file."""
+    return {(row.file, line) for row in rows for line in range(row.line, row.last_line + 1)}

@@ -114,6 +114,14 @@ def _find(tree: ast.Module, edit: Edit) -> ast.Call | None:
     return found[0] if len(found) == 1 else None
 
 
+def written_in(scope: ast.AST, but: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
+    """All nodes below one, without those of some kinds and what is in them."""
+    for child in ast.iter_child_nodes(scope):
+        if not isinstance(child, but):
+            yield child
+            yield from written_in(child, but)
+
+
 def last_name(function: ast.expr) -> str:
     """The name of what is called without what it is part of; "" where it has none."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -17,7 +17,7 @@ from perfdoctor.stuck.graph import WaitGraph
 from perfdoctor.stuck.halts import COLLECTIVE, ENDLESS, FOR_RANKS, LOADER, place_by_sureness
 from perfdoctor.stuck.processes import OnHost, WatchedRanks, find_ranks
 from perfdoctor.stuck.recorded_calls import dumps_that_hold, with_call
-from perfdoctor.stuck.standing import Span, looks_now_and_then
+from perfdoctor.stuck.standing import Span, is_polling
 from perfdoctor.stuck.verdict import verdict
 from perfdoctor.timeline.job import JobTimeline
 
@@ -170,12 +170,12 @@ class _Following:
         """
         if kind in ENDLESS or any(halt.others == () for halt in ends):
             return float(thresholds.CONFIDENCE_ENDLESS)
-        may_end = kind in _MAY_END or (kind == kinds.LOCK and any(map(self._has_looking_threads, ends)))
+        may_end = kind in _MAY_END or (kind == kinds.LOCK and any(map(self._has_polling_threads, ends)))
         return float(thresholds.CONFIDENCE_MAY_END if may_end else thresholds.CONFIDENCE_NO_END_SEEN)
 
-    def _has_looking_threads(self, halt: Halt) -> bool:
+    def _has_polling_threads(self, halt: Halt) -> bool:
         job = self._hosts[halt.host]
-        return any(looks_now_and_then(job, thread, self._span) for thread in job.threads.besides_main(halt.pid))
+        return any(is_polling(job, thread, self._span) for thread in job.threads.besides_main(halt.pid))
 
     def _with_call(self, halt: Halt) -> Halt:
         """A rank that waits for others, with the number of its call where a dump has it."""

@@ -17,7 +17,6 @@ from perfdoctor.knowledge.halts import (
     IN_COLLECTIVES,
     STORE_THREAD,
     TERMINALS,
-    awaits_ranks_to_come,
 )
 from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS
 from perfdoctor.recording.schema import TRACED_BY
@@ -25,7 +24,7 @@ from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import Halt
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, sleeps
-from perfdoctor.timeline.code_location import own_line
+from perfdoctor.timeline.code_location import awaits_ranks_to_come, own_line
 from perfdoctor.timeline.job import JobTimeline
 
 # Of what waits for others of the job; whom it waits for is asked next.

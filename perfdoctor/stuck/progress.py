@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import is_import, is_own
 from perfdoctor.knowledge.halts import GETS_DATA, TO_STORAGE
@@ -23,9 +21,10 @@ from perfdoctor.stuck.standing import (
     Span,
     Standing,
     at_one_place,
+    is_polling,
     keeps_connections,
-    looks_now_and_then,
     places,
+    samples_in,
     sleeps,
     stacks_during,
     waits_for_ranks,
@@ -141,7 +140,7 @@ def _computes(job: JobTimeline, standing: Standing, span: Span) -> bool:
     main = job.threads.main(standing.process.pid)
     threads = [thread for thread in job.threads.of(standing.process.pid) if not keeps_connections(thread)]
     if standing.wakes == 0:
-        threads = [one for one in threads if one is main or not looks_now_and_then(job, one, span)]
+        threads = [one for one in threads if one is main or not is_polling(job, one, span)]
     return sum(_peak(thread, span) for thread in threads) >= thresholds.MOVING_CPU
 
 
@@ -213,8 +212,8 @@ def _gets_data(job: JobTimeline, standing: Standing, span: Span) -> bool:
 
 
 def _woke_for_data(thread: ThreadSeries, span: Span) -> bool:
-    inside = np.flatnonzero((thread.times_ns >= span[0]) & (thread.times_ns < span[1]))
-    waits = [number for number in inside.tolist() if thread.syscalls[number] in GETS_DATA]
+    inside = samples_in(thread, span)
+    waits = [number for number in inside if thread.syscalls[number] in GETS_DATA]
     return 2 * len(waits) > len(inside) and thread.use(*span)[0] > 0
 
 

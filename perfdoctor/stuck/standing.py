@@ -10,11 +10,10 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
-from perfdoctor.knowledge.halts import awaits_ranks_to_come
 from perfdoctor.knowledge.threads import COLLECTIVES, FOR_THREADS, SLEEPS
 from perfdoctor.recording.schema import WaitSeen
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation
+from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation, awaits_ranks_to_come
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.stacks import StackSeries
@@ -98,6 +97,11 @@ def wakes(thread: ThreadSeries | None, span: Span) -> float | None:
     return float(counts[-1] - counts[0]) if len(counts) > 1 else None
 
 
+def samples_in(thread: ThreadSeries, span: Span) -> range:
+    """The numbers of a thread's samples in a span."""
+    return range(*np.searchsorted(thread.times_ns, span).tolist())
+
+
 def sleeps(standing: Standing) -> bool:
     """Whether a main thread sleeps for a time of its own choice."""
     chosen = standing.call in SLEEPS or (standing.wait is not None and standing.wait.ends_ns is not None)
@@ -165,12 +169,12 @@ def _awaits_threads(thread: ThreadSeries, span: Span) -> bool:
     return len(seen) > 0 and all(thread.states[one] == "S" and thread.syscalls[one] in FOR_THREADS for one in seen)
 
 
-def looks_now_and_then(job: JobTimeline, thread: ThreadSeries, span: Span) -> bool:
+def is_polling(job: JobTimeline, thread: ThreadSeries, span: Span) -> bool:
     """Whether a Python thread beside the main one sleeps most of the time, always at the same place: it polls."""
     series = job.stacks.of_other(thread.pid, job.gil.ident(thread.tid))
-    seen = np.flatnonzero((thread.times_ns >= span[0]) & (thread.times_ns < span[1])).tolist()
+    seen = samples_in(thread, span)
     asleep = sum(thread.states[one] == "S" and thread.syscalls[one] in SLEEPS | FOR_THREADS for one in seen)
-    if series is None or not seen or asleep < thresholds.LOOKS_SELDOM * len(seen):
+    if series is None or not seen or asleep < thresholds.POLLING_ASLEEP * len(seen):
         return False
     return at_one_place(_places(job, series, span))
 

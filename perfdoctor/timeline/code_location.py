@@ -18,6 +18,7 @@ from perfdoctor.knowledge.frames import (
     is_own,
     package_of,
 )
+from perfdoctor.knowledge.halts import RENDEZVOUS
 from perfdoctor.knowledge.libraries import CHECKPOINTING
 from perfdoctor.knowledge.user_frames import user_frames
 
@@ -205,10 +206,20 @@ def library_call(frames: Sequence[Frame]) -> str:
 
     What libraries call in turn stands for functions that only pass a call on, as those of callable objects do.
     """
-    last = max((depth for depth, frame in enumerate(frames) if is_own(frame)), default=-1)
-    for frame in frames[last + 1 :]:
+    for frame in _below_own(frames):
         package, name = package_of(frame.file), frame.simple_name
         passes_on = name.startswith(("_", "<")) or "<locals>" in frame.function or name == "forward"
         if package not in ("", "torch", "python") and not passes_on:
             return f"{package} {frame.function}"
     return ""
+
+
+def awaits_ranks_to_come(frames: Sequence[Frame]) -> bool:
+    """Whether the job's own code has called for a rendezvous; torch's ``record`` stands above all of it."""
+    return any(row.matches(frame) for frame in _below_own(frames) for row in RENDEZVOUS)
+
+
+def _below_own(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """What the innermost code of the job's own has called; all frames without any."""
+    last = max((depth for depth, frame in enumerate(frames) if is_own(frame)), default=-1)
+    return frames[last + 1 :]

@@ -169,10 +169,9 @@ class JobTimeline:
         """
         if process.pid not in self._training:
             series = None if process.pid in self.steps else self.stacks.of_main(process.pid)
-            self._training[process.pid] = (
-                self.span
-                if series is None
-                else training_span(
+            begin, end = self.span
+            if series is not None:
+                begin, end = training_span(
                     series,
                     self.stacks.frames,
                     self.stacks.locations,
@@ -180,8 +179,6 @@ class JobTimeline:
                     started_ns=process.started_ns,
                     ended=process.ended_ns is not None,
                 )
-            )
-            begin, end = self._training[process.pid]
             self._training[process.pid] = (min(max(begin, self._met_ns), end), end)
         return self._training[process.pid]
 

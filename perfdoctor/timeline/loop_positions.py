@@ -15,7 +15,7 @@ from dataclasses import replace
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import RESULTS, Frame, is_own, package_of, runs_training_loop
 from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS
-from perfdoctor.recording.own_source import SourceCall, SourceReadOut
+from perfdoctor.recording.own_source import SourceCall, SourceReadOut, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
 
@@ -80,17 +80,14 @@ def with_hooks(
     calls -= {
         caller for stack in stacks for caller, callee in itertools.pairwise(stack) if callee.simple_name == "forward"
     }
-    reading = {frame for frame in frames if is_own(frame) and any(_is_in(frame, one) for one in read_outs)}
+    lines = lines_of(read_outs)
+    reading = {frame for frame in frames if is_own(frame) and (frame.file, frame.line) in lines}
     return [
         replace(location, detail=HOOK)
         if location.phase in TRAINING_PHASES and not reading.isdisjoint(_called_by(calls, stack))
         else location
         for stack, location in zip(stacks, locations, strict=True)
     ]
-
-
-def _is_in(frame: Frame, function: SourceReadOut) -> bool:
-    return frame.file == function.file and function.line <= frame.line <= function.last_line
 
 
 def _called_by(callers: Collection[Frame], stack: Sequence[Frame]) -> Iterator[Frame]:

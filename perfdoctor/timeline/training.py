@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_import
-from perfdoctor.knowledge.halts import awaits_ranks_to_come
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import PythonThread, ThreadSeen
-from perfdoctor.timeline.code_location import TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import TRAINING_PHASES, CodeLocation, awaits_ranks_to_come
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.stacks import STACK_REACH_NS, Stacks, StackSeries
 

@@ -159,7 +159,9 @@ class _Looks:
         if self._inside is None and (self._folder / "inside").exists():
             from perfdoctor import diagnose
 
-            self._inside = diagnose(report=None, json=self._folder / "inside.json")
+            self._inside = diagnose(
+                report=None, json=self._folder / "inside.json", recording=self._folder / "inside.perfdoctor"
+            )
         return self._inside or contextlib.nullcontext()
 
     def step_ended(self) -> None:

@@ -3,8 +3,8 @@
     python tests/recordings/record.py [--only NAME ...] [--pace]
 
 A job stands in ``jobs/NAME.py``; its docstring says in one sentence what it does, then its true ``cause``, the
-``straggler``, and the ``way`` to watch it if that is from inside. The true share is 1 - pace with the bottleneck / pace
-fixed. A recording that other programs on the machine disturbed is thrown away.
+``straggler``, the ``way`` to watch it if that is from inside, and what it ``needs``. The true share is 1 - pace with
+the bottleneck / pace fixed. A recording that other programs on the machine disturbed is thrown away.
 """
 
 import argparse
@@ -140,7 +140,9 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = sorted(path.stem for path in JOBS.glob("*.py") if path.stem != "pace")
-    parser.add_argument("--only", nargs="+", choices=every, default=every, metavar="NAME", help="these jobs only")
+    without = jobs.why_no_gpu()
+    here = [name for name in every if not (without and "needs" in described(name))]
+    parser.add_argument("--only", nargs="+", choices=every, default=here, metavar="NAME", help="these jobs only")
     parser.add_argument("--pace", action="store_true", help="only measure what the fix gains")
     parser.add_argument("--seconds", type=float, default=4.0, help="to measure a pace (default 4)")
     parser.add_argument("--rounds", type=int, default=2, help="how often (default 2)")

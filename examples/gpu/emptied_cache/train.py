@@ -17,7 +17,7 @@ LAYERS, WIDTH, LENGTH = 12, 512, 256
 def main() -> None:
     run = common.start(__doc__)
     device = accelerator.device()
-    batch = accelerator.sized(32, tiny=1)
+    batch = accelerator.sized(128, tiny=1)
     torch.set_float32_matmul_precision("high")
     model = models.Transformer(WIDTH, 1 if accelerator.on_cpu() else LAYERS).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

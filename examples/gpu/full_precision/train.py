@@ -17,7 +17,7 @@ LAYERS, WIDTH, LENGTH = 4, 2048, 256
 def main() -> None:
     run = common.start(__doc__)
     device = accelerator.device()
-    batch = accelerator.sized(16, tiny=1)
+    batch = accelerator.sized(32, tiny=1)
     model = models.Transformer(*((64, 1) if accelerator.on_cpu() else (WIDTH, LAYERS))).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     half = accelerator.half()

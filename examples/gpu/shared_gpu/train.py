@@ -19,7 +19,7 @@ LAYERS, WIDTH, LENGTH = 8, 1024, 256
 def main() -> None:
     run = common.start(__doc__)
     device = accelerator.device()
-    batch = accelerator.sized(16, tiny=1)
+    batch = accelerator.sized(64, tiny=1)
     torch.set_float32_matmul_precision("high")
     model = models.Transformer(*((64, 1) if accelerator.on_cpu() else (WIDTH, LAYERS))).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

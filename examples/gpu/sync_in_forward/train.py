@@ -40,7 +40,7 @@ class Checked(models.Transformer):
 def main() -> None:
     run = common.start(__doc__)
     device = accelerator.device()
-    batch = accelerator.sized(16, tiny=1)
+    batch = accelerator.sized(96, tiny=1)
     torch.set_float32_matmul_precision("high")
     model = Checked(run.bottleneck, device).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

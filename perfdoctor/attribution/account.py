@@ -127,37 +127,37 @@ class Account:
                 lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
         return replace(self, lines=lines)
 
-    def with_mix_of_lines(self, seen: CodeOfLines) -> Account:
-        """The same account with overhead and arithmetic at the lines that were seen to run either.
+    def with_mix_of_lines(self, seen: CodeOfLines, operators: str) -> Account:
+        """The same account with overhead and what operators do at the lines that were seen to run either.
 
-        A line's time stays what it is: what it gains of the overhead, it gives away of the arithmetic. Where arithmetic
+        A line's time stays what it is: what it gains of the overhead, it gives away of the operators'. Where arithmetic
         is none of the model's, it counts as overhead whatever runs, and stays there.
 
         Args:
             seen: what certainly ran at lines.
+            operators: what their running counts for: arithmetic, or launching.
         """
-        mixed = (PYTHON_OVERHEAD, MODEL_COMPUTE)
+        mixed = (PYTHON_OVERHEAD, operators)
         if not any(seen) or any(cause not in self.lines for cause in mixed):
             return self
-        computed = self.afterwards.get(MODEL_COMPUTE, Amounts())
-        beside = {line for line, time in computed.items() if time > self.lines[MODEL_COMPUTE][line] + _NOTHING}
-        overhead, arithmetic = (_but(self.lines[cause], beside) for cause in mixed)
-        parts = overhead_of_lines(overhead, arithmetic, seen)
+        computed = self.afterwards.get(operators, Amounts())
+        beside = {line for line, time in computed.items() if time > self.lines[operators][line] + _NOTHING}
+        of_overhead, of_operators = (_but(self.lines[cause], beside) for cause in mixed)
+        parts = overhead_of_lines(of_overhead, of_operators, seen)
 
-        def apart(detail: dict[K, Amounts[str]], overhead: K, arithmetic: K) -> None:
-            before = [detail.get(key, Amounts()) for key in (overhead, arithmetic)]
+        def apart(detail: dict[K, Amounts[str]], *both: K) -> None:
+            before = [detail.get(key, Amounts()) for key in both]
             times = {line: time for line, time in Amounts.summed(before).items() if line in parts}
             own = {line: parts[line] * time for line, time in times.items() if parts[line] > _NOTHING}
             rest = {line: (1 - parts[line]) * time for line, time in times.items() if parts[line] < 1 - _NOTHING}
-            detail[overhead], detail[arithmetic] = (
-                Amounts.summed([_but(old, parts), new]) for old, new in zip(before, (own, rest), strict=True)
-            )
+            for key, old, new in zip(both, before, (own, rest), strict=True):
+                detail[key] = Amounts.summed([_but(old, parts), new])
 
         lines, passes, afterwards = dict(self.lines), dict(self.passes), dict(self.afterwards)
         apart(lines, *mixed)
         apart(afterwards, *mixed)
         for phase in {phase for cause, phase in passes if cause in mixed}:
-            apart(passes, (PYTHON_OVERHEAD, phase), (MODEL_COMPUTE, phase))
+            apart(passes, (PYTHON_OVERHEAD, phase), (operators, phase))
         return replace(self, lines=lines, passes=passes, afterwards=afterwards)
 
     def of_updates(self, cause: str) -> Mapping[str, float]:

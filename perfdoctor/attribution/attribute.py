@@ -90,7 +90,8 @@ def _account_for(classifier: TrainerClassifier, trainer: Process, weigh: Weigh) 
         causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
         late = Amounts.summed({share.rank: share.weight * seconds} for share in shares if share.rank is not None)
         account.samples.append(Sampled(time, causes, seen.location.part_of_step, late))
-    return account.with_mix_of_lines(code.of_lines).with_backward_at_forward(_OF_OPERATIONS)
+    operators = LAUNCHING if code.on_gpu else MODEL_COMPUTE
+    return account.with_mix_of_lines(code.of_lines, operators).with_backward_at_forward(_OF_OPERATIONS)
 
 
 # What the kernel shows of a thread: its state, and the system call that it is in.

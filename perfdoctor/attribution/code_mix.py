@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.attribution.code_samples import (
     RUNNING,
-    as_often,
     certain_code,
     code_of_lines,
     functions_outside_torch,
     is_blurred,
     samples_of_training,
+)
+from perfdoctor.attribution.device_host import (
+    DRIVES,
+    LAUNCHES,
+    WAITS,
+    launching_in,
     waits_in_kernel,
+    with_device,
+    with_missing,
 )
 from perfdoctor.attribution.mix_of_lines import NO_CODE, CodeOfLines
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
-from perfdoctor.knowledge.symbols import DRIVERS
 from perfdoctor.metrics.settings import has_loader
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
@@ -33,9 +39,6 @@ CLAIMED = frozenset(("data", "saving", "logging"))
 
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
-
-# What kinds of code are on the host of a GPU.
-WAITS, DRIVES, LAUNCHES = "device wait", "driver's own", "launch"
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
 # Samples by kind of code (``perfdoctor.knowledge.symbols``), for each phase.
@@ -74,31 +77,6 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
 def _in_phase(kind: str, phase: str) -> str:
     """A kind of code in a phase: where gradients are computed, only anomaly detection looks for NaN."""
     return "kernel" if kind == "check" and phase != "backward" else kind
-
-
-def with_device(counts: Mapping[str, float], *, asks_time: bool = True) -> Counter[str]:
-    """Splits what the host of a GPU runs into waiting for the device, launching work on it, and its own.
-
-    A wait for results spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
-    without torch's dispatcher, and it takes some interpreter. What the driver runs beyond that without asking for the
-    time is a wait for room in the launch queue, or launching that goes past the dispatcher, as compiled code does.
-
-    Args:
-        counts: samples by kind of code.
-        asks_time: the driver's waits do; they were seen to, at least once in some phase.
-    """
-    split = Counter(counts)
-    driver = sum(split.pop(kind, 0) for kind in DRIVERS)
-    clock, dispatch = split.pop("clock", 0), split.pop("dispatch", 0)
-    launching = min(driver, thresholds.DRIVER_PER_DISPATCH * dispatch)
-    called = dispatch + launching
-    calling = min(split["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
-    beyond = clock + driver - launching
-    waits = min(beyond, clock / thresholds.CLOCK_IN_WAITS) if asks_time else beyond
-    split[WAITS], split[DRIVES] = waits, beyond - waits  # type: ignore[assignment]
-    split[LAUNCHES] = called + calling  # type: ignore[assignment]
-    split["interpreter"] -= calling  # type: ignore[assignment]
-    return split
 
 
 def running_by_phase(job: JobTimeline, pid: int) -> dict[str, float]:
@@ -143,17 +121,28 @@ def _in_step(counts: Counter[str], wrong: float) -> Counter[str]:
     return marked
 
 
-def share_out(by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], claimed: frozenset[str]) -> ByPhase:
+def share_out(
+    by_phase: Mapping[str, Counter[str]],
+    running: Mapping[str, float],
+    claimed: frozenset[str],
+    apart: Collection[str] = (),
+) -> ByPhase:
     """Gives samples to phases of which each is too short to be met by a sample's time.
 
     Args:
         by_phase: samples by the phase of their times.
         running: the running time by phase, in fractions.
         claimed: phases that get none, since their cause is known.
+        apart: of these, phases that keep their own.
 
     Returns:
         The same samples for all phases of training, and the same for all of the job's own code.
     """
+    if apart:
+        others = {phase: counts for phase, counts in by_phase.items() if phase not in apart}
+        left = Amounts({phase: part for phase, part in running.items() if phase not in apart}).fractions()
+        kept = {phase: Counter(by_phase[phase]) for phase in apart}
+        return {**share_out(others, left, claimed), **kept}
     taken = sum(part for phase, part in running.items() if phase in claimed)
     unclaimed = _without_claimed(sum(by_phase.values(), Counter()), taken)
     in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
@@ -290,17 +279,22 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
     running = running_by_phase(job, pid)
     if on_gpu and in_kernel:
-        factors = waits_in_kernel(both, running, in_kernel)
-        undisturbed, held_up, both = (as_often(counts, factors) for counts in (undisturbed, held_up, both))
+        missing = waits_in_kernel(both, running, in_kernel)
+        undisturbed, held_up, both = (with_missing(counts, missing) for counts in (undisturbed, held_up, both))
     blurred = is_blurred(job, pid)
+    # A copy to the device takes long enough to be met where it is; the driver's code shows it among what prepares.
+    apart = {PREPARES} if on_gpu and not calls_only else set[str]()
     if blurred:
-        undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))
+        undisturbed, held_up, both = (
+            share_out(counts, running, claimed, apart) for counts in (undisturbed, held_up, both)
+        )
     elif any(both[phase]["library"] for phase in TRAINING_PHASES):
         wrong = misplaced(both, running)
         undisturbed, held_up, both = (mark_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
     placed = _as_long_as_they_run(both, running) if blurred else both
     around = sum((counts for phase, counts in placed.items() if phase not in claimed), Counter())
-    mixes = [_mixes(counts, None if blurred else calls_only, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+    of_copies = None if blurred and not apart else calls_only
+    mixes = [_mixes(counts, of_copies, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
     certain = list(certain_code(job, pid))
     return CodeMix(
         by_phase=mixes[0],
@@ -309,7 +303,7 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix
         held_up=mixes[1],
         undisturbed=mixes[2],
         outside_torch=functions_outside_torch(job, certain),
-        of_lines=NO_CODE if on_gpu else code_of_lines(certain),
+        of_lines=code_of_lines(certain, on_gpu=on_gpu),
         located=located or blurred,
         on_gpu=on_gpu,
     )
@@ -353,14 +347,17 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -
             elements; None where samples are not that code's alone.
         on_gpu: the process computes on a GPU.
     """
+    launching = 0.0
     if on_gpu:
         seen = sum(by_phase.values(), Counter())
         asks_time = seen["clock"] > 0 and not seen["driver without clock"]
+        launching = 1.0 if calls_only else launching_in(by_phase.get(PREPARES, Counter()))
         by_phase = {phase: with_device(counts, asks_time=asks_time) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:
-        kept = (SPIN, DEVICE_WAIT, IN_DRIVER, STAGING, *((PYTHON_OVERHEAD, LAUNCHING) if calls_only else ()))
-        found = {cause: part for cause, part in mixes[PREPARES].items() if cause in kept}
+        kept = {SPIN: 1.0, DEVICE_WAIT: 1.0, IN_DRIVER: 1.0, STAGING: 1.0, LAUNCHING: launching}
+        kept |= {PYTHON_OVERHEAD: 1.0} if calls_only else {}
+        found = {cause: part * kept[cause] for cause, part in mixes[PREPARES].items() if cause in kept}
         mixes[PREPARES] = {**found, INPUT_PREPROCESSING: 1 - sum(found.values())}
     return mixes
 

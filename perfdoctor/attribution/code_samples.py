@@ -6,7 +6,6 @@ Waits of a GPU's host that are mostly in the kernel show in too few of them, sin
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from perfdoctor.attribution.mix_of_lines import CodeOfLines
@@ -20,13 +19,13 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 from perfdoctor.timeline.threads import ThreadState
 
-_OVERHEAD = ("interpreter", "dispatch", "check", "library")
+_OVERHEAD, _ARITHMETIC = ("interpreter", "dispatch", "check", "library"), ("kernel",)
+# The same of the host of a GPU: the job's own code, and what gives the GPU work.
+_OWN, _LAUNCHING = ("interpreter", "library"), ("dispatch", *DRIVERS)
 # Kinds of code that say something of the host of a GPU only, and as what they count elsewhere.
 _ELSEWHERE: Mapping[CodeKind, CodeKind] = {**dict.fromkeys((*DRIVERS, "clock"), "other"), "copy": "kernel"}
 # As a thread is while its machine code is sampled.
 RUNNING = ThreadState("R", None, "", 1.0, 0.0)
-# Of a phase's samples, those of the clock where a host waits in it for long enough to matter.
-_CLOCK_OF_WAITS = thresholds.CLOCK_IN_WAITS * thresholds.HOST_WAITS
 
 
 def is_blurred(job: JobTimeline, pid: int) -> bool:
@@ -61,15 +60,16 @@ def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLoc
             yield kind, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")
 
 
-def code_of_lines(certain: Iterable[tuple[CodeKind, CodeLocation]]) -> CodeOfLines:
+def code_of_lines(certain: Iterable[tuple[CodeKind, CodeLocation]], *, on_gpu: bool) -> CodeOfLines:
     """What certainly ran at lines of the job's own (``certain_code``)."""
-    overhead, arithmetic = Amounts[str](), Amounts[str]()
+    of_overhead, of_operators = (_OWN, _LAUNCHING) if on_gpu else (_OVERHEAD, _ARITHMETIC)
+    overhead, operators = Amounts[str](), Amounts[str]()
     for kind, location in certain:
-        if kind in _OVERHEAD:
+        if kind in of_overhead:
             overhead[location.line] += 1
-        elif kind == "kernel":
-            arithmetic[location.line] += 1
-    return CodeOfLines(overhead, arithmetic)
+        elif kind in of_operators:
+            operators[location.line] += 1
+    return CodeOfLines(overhead, operators)
 
 
 def functions_outside_torch(job: JobTimeline, certain: Iterable[tuple[CodeKind, CodeLocation]]) -> dict[str, float]:
@@ -96,39 +96,3 @@ def functions_outside_torch(job: JobTimeline, certain: Iterable[tuple[CodeKind, 
 def _are_most(found: Sequence[bool]) -> bool:
     """Whether most of some samples are of a kind, of as many as can say so."""
     return len(found) >= thresholds.CERTAIN_CODE_SAMPLES and sum(found) >= thresholds.MOSTLY * len(found)
-
-
-def waits_in_kernel(
-    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float
-) -> dict[str, float]:
-    """How many times as often the host of a GPU asks for the time in each phase as samples of user mode show.
-
-    Where it yields its core between looks at the device, or the kernel's shared page has no clock for it, a wait is
-    mostly in the kernel. Then samples are missing of phases in which it waits.
-
-    Args:
-        by_phase: samples by the phase of their times.
-        running: the running time by phase, in fractions.
-        in_kernel: of the running time, the part in the kernel that nothing else explains.
-
-    Returns:
-        Factors of 1 and more, for phases in which it waits.
-    """
-    sampled = sum(counts.total() for counts in by_phase.values())
-    unsampled = sampled * in_kernel / (1 - in_kernel) if in_kernel < 1 else 0.0
-    missing = {
-        phase: max(0.0, running.get(phase, 0.0) * (sampled + unsampled) - counts.total())
-        for phase, counts in by_phase.items()
-        if counts["clock"] >= max(thresholds.CERTAIN_CODE_SAMPLES, _CLOCK_OF_WAITS * counts.total())
-    }
-    total = sum(missing.values())
-    known = min(1.0, unsampled / total) if total else 0.0
-    return {phase: 1 + known * count / by_phase[phase]["clock"] for phase, count in missing.items()}
-
-
-def as_often(by_phase: Mapping[str, Counter[str]], factors: Mapping[str, float]) -> dict[str, Counter[str]]:
-    """The samples, with those of the clock as often as phases' factors say."""
-    found = {phase: Counter(counts) for phase, counts in by_phase.items()}
-    for phase, factor in factors.items():
-        found[phase]["clock"] *= factor  # type: ignore[assignment]
-    return found

@@ -1,8 +1,8 @@
-"""Of each line of the job's own code, how much of what it runs is overhead and how much is arithmetic.
+"""Of each line of the job's own code, how much of what it runs is overhead, and how much is what operators do.
 
 Where steps are short, the line of one sample of machine code is seldom certain, so each line was given the mix of its
 phase. The few samples of which it is certain tell lines apart: those that call small operators, and those that call
-large ones.
+large ones; on the host of a GPU those that launch, and those that do something of their own.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ _HALVINGS = 60  # of that range, far below any share that is told
 
 
 class CodeOfLines(NamedTuple):
-    """Samples of machine code that certainly belong to a line: of overhead, and of torch's arithmetic, by line."""
+    """Samples of machine code that certainly belong to a line, by line: of overhead, and of torch's operators.
+
+    Those are arithmetic on the CPU; on the host of a GPU, whatever gives the GPU work.
+    """
 
     overhead: Mapping[str, float]
-    arithmetic: Mapping[str, float]
+    operators: Mapping[str, float]
 
 
 NO_CODE = CodeOfLines({}, {})
 
 
 def overhead_of_lines(
-    overhead: Mapping[str, float], arithmetic: Mapping[str, float], seen: CodeOfLines
+    overhead: Mapping[str, float], operators: Mapping[str, float], seen: CodeOfLines
 ) -> dict[str, float]:
     """The fraction of each line's time that is overhead, of all lines together as much as before.
 
@@ -40,10 +43,10 @@ def overhead_of_lines(
 
     Args:
         overhead: seconds by line.
-        arithmetic: likewise.
+        operators: likewise.
         seen: what certainly ran at lines.
     """
-    times, samples = (Amounts.summed(pair) for pair in ((overhead, arithmetic), seen))
+    times, samples = (Amounts.summed(pair) for pair in ((overhead, operators), seen))
     found = Amounts(seen.overhead)
     overhead_of, time_of, found_of, samples_of = map(_by_owner, (overhead, times, found, samples))
     likely = {}

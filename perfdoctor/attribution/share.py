@@ -26,13 +26,14 @@ from perfdoctor.timeline.threads import ThreadState
 
 # What the host of a GPU does, as long as it is not known what the GPU does meanwhile (``attribution.gpu`` settles it):
 # it waits for the device, in front of the model's call or elsewhere; is in the driver without a sign that it waits for
-# results (it waits for room in the launch queue, or launches); gives the device work; or copies in its own memory, as
-# the driver does with what is pageable.
+# results (it waits for room in the launch queue, or launches); gives the device work; copies in its own memory, as the
+# driver does with what is pageable; or lets the kernel allocate and free the device's memory.
 DEVICE_WAIT = "wait for device"
 INPUT_WAIT = "wait for device with input"
 IN_DRIVER = "in driver"
 LAUNCHING = "launching"
 STAGING = "copy in memory"
+MAPPING = "device memory in kernel"
 
 
 @dataclass(frozen=True, slots=True)

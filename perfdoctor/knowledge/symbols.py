@@ -80,9 +80,14 @@ _PLUMBING = _any_of(
         r"lib(?:c|gcc_s|pthread|dl|rt)(?:\.|-|_|$)": "the C library",
         r"libstdc\+\+(?:\.|-|_|$)": "the C++ library",
         r"lib(?:tcmalloc\w*|jemalloc|mimalloc)(?:\.|-|_|$)": "allocators",
-        r"lib(?:cudart|cublas\w*|cudnn\w*|nccl|cufft|cusparse)(?:\.|-|_|$)": "launching on NVIDIA's GPUs",
-        r"lib(?:hip\w*|amdhip64|rocblas|MIOpen)(?:\.|-|_|$)": "launching on AMD's GPUs",
         r"ld-(?:linux|musl)|ld64\.so": "the dynamic loader",
+    }
+)
+# What launches on GPUs. These files are stripped: code without a name in them is none of the C library's copies.
+_GPU_LIBRARIES = _any_of(
+    {
+        r"lib(?:cudart|cublas\w*|cudnn\w*|nccl|cufft|cusparse|nvrtc|cufile)(?:\.|-|_|$)": "NVIDIA's",
+        r"lib(?:hip\w*|amdhip64|rocblas|MIOpen)(?:\.|-|_|$)": "AMD's",
     }
 )
 _DRIVER = re.compile(r"libcuda\.so|libnvidia")
@@ -198,7 +203,7 @@ def classify(image: str, symbol: str) -> CodeKind:
         return "clock"
     if _PLUMBING.match(base):
         return "copy" if symbol == "~" or _COPY.match(symbol) else "dispatch"
-    if _LAUNCHES.match(base):
+    if _GPU_LIBRARIES.match(base) or _LAUNCHES.match(base):
         return "dispatch"
     if _TORCH.match(base):
         return _in_torch(symbol)

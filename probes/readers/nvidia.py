@@ -170,11 +170,13 @@ class _NvmlDevice:
                 yield Fact(now_ns(), "gpu", self.subject, name, value)
 
     def _process_use(self) -> dict[int, float] | None:
-        samples = self.device.samples("nvmlDeviceGetProcessUtilization", self._use_until_us)
+        """How processes use it since the last call; None from the first one, whose samples are of before."""
+        is_first, since_us = self._use_until_us == 0, self._use_until_us
+        samples = self.device.samples("nvmlDeviceGetProcessUtilization", since_us)
         if samples is None:
             return None
-        self._use_until_us = max((sample.timeStamp for sample in samples), default=self._use_until_us)
-        return mean_use(samples)
+        self._use_until_us = max((sample.timeStamp for sample in samples), default=since_us)
+        return None if is_first and samples else mean_use(samples)
 
 
 class NvidiaDevice(_NvmlDevice):

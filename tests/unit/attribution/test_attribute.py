@@ -206,8 +206,8 @@ def test_lines_differ_by_the_code_that_certainly_ran_there_and_by_their_backward
     ):
         shares = [Share(cause, part, line=line) for cause, part in mixed.items()]
         account.add(0, seconds, CodeLocation(phase, line=line), shares)
-    few = account.with_mix_of_lines(CodeOfLines({"a.py:2 near": 1}, {})).lines
-    many = account.with_mix_of_lines(CodeOfLines({"a.py:2 near": 40}, {"a.py:3 net": 40}))
+    few = account.with_mix_of_lines(CodeOfLines({"a.py:2 near": 1}, {}), MODEL_COMPUTE).lines
+    many = account.with_mix_of_lines(CodeOfLines({"a.py:2 near": 40}, {"a.py:3 net": 40}), MODEL_COMPUTE)
     for lines in (few, many.lines):
         assert lines[PYTHON_OVERHEAD].total == pytest.approx(4.0)
         assert Amounts.summed(lines.values()) == pytest.approx({"a.py:2 near": 4.0, "a.py:3 net": 4.0, "a.py:9": 2.0})
@@ -235,7 +235,7 @@ def test_arithmetic_that_is_none_of_the_models_stays_overhead() -> None:
     account.add(0, 3.0, below, [Share(PYTHON_OVERHEAD, 1.0, line=below.line, beside=True)])
     passes = [Share(PYTHON_OVERHEAD, 0.3, line="a.py:3 net"), Share(MODEL_COMPUTE, 0.7, line="a.py:3 net")]
     account.add(0, 10.0, CodeLocation("forward", line="a.py:3 net"), passes)
-    found = account.with_mix_of_lines(CodeOfLines({"a.py:3 net": 5}, {below.line: 30, "a.py:3 net": 10}))
+    found = account.with_mix_of_lines(CodeOfLines({"a.py:3 net": 5}, {below.line: 30, "a.py:3 net": 10}), MODEL_COMPUTE)
     assert found.lines[PYTHON_OVERHEAD] == pytest.approx({below.line: 3.0, "a.py:3 net": 3.0})
 
 

@@ -17,8 +17,8 @@ from perfdoctor.attribution.code_mix import (
     mark_in_step,
     misplaced,
     read_code_mix,
-    with_device,
 )
+from perfdoctor.attribution.device_host import with_device
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES, Frame
 from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, CodeLocation

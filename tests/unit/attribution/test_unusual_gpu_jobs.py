@@ -15,7 +15,7 @@ ARITHMETIC = ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel")
 
 def test_waits_of_a_driver_that_asks_for_no_time_are_waits_also_where_the_job_asks_for_it() -> None:
     """AMD's runtime does not; the job's own loop does now and then, and that vouched for no wait."""
-    draining = {HSA: 0.5, DISPATCH: 0.25, PYTHON: 0.245, SPIN: 0.005}
+    draining = {HSA: 0.555, DISPATCH: 0.26, PYTHON: 0.18, SPIN: 0.005}
     found = shares(gpu_job(code=draining, stacks=(FORWARD, LOOP), busy_fraction=0.6))
     assert found["cpu.synchronization"] == pytest.approx(0.4, abs=0.05)
     assert found.get("cpu.kernel_launch", 0.0) < 0.05

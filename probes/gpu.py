@@ -2,7 +2,7 @@
 
 A driver's call may block for 20 ms (PCIe throughput), or for good where a driver hangs. So all but the first round runs
 in a thread of its own, and the other probes wait for it for 2 ms at most. Devices that the job is known not to use are
-left alone, and slow counters are read every 5 s only. Not yet seen on a device; the recording has how long calls take.
+left alone, and slow counters are read every 5 s only. The recording has how long calls take.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict
-from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
@@ -87,7 +87,11 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         promised = freed(sum(case.late.values())) if late is not None or by_turns else 1.0
         if by_turns:
             summary = say("verdict.changing_ranks", slowdown=promised)
-    sure = confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=case.number("gpu_busy") is not None)
+    use_read, tried = (
+        case.number("gpu_busy") is not None,
+        hardware.tried_from_outside(case.setting("compute_capability")),
+    )
+    sure = confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=use_read, tried=tried)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import NotExamined, NoVerdict, Why
-from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.messages import say
 from perfdoctor.metrics.own_code import by_function
@@ -73,7 +73,10 @@ def _of_gpus(job: JobTimeline) -> list[NotExamined]:
     read = {gpu for gpu, name in job.recording.series if name == "busy_fraction"}
     unread = any(not read.intersection(job.gpus.of(pid)) for pid in on_gpu)
     busy = [NotExamined("gpu", say("coverage.gpu_use_unread"), _TRACE_IT)] if unread else []
-    return [NotExamined("gpu", say("coverage.gpu_untraced"), _TRACE_IT), *busy]
+    capabilities = {job.readings.fact(gpu, "compute_capability") for pid in on_gpu for gpu in job.gpus.of(pid)}
+    tried = not unread and all(map(hardware.tried_from_outside, capabilities)) and bool(capabilities)
+    untraced = say("coverage.gpu_untraced_tried" if tried else "coverage.gpu_untraced")
+    return [NotExamined("gpu", untraced, _TRACE_IT), *busy]
 
 
 def _unavailable(job: JobTimeline) -> list[NotExamined]:

@@ -24,6 +24,8 @@ SHARED_BY_INSTANCES = frozenset(
 # GPUs, by compute capability, whose power is read as a mean over 25 ms, less than most steps take: A100 and A30.
 # Others from Ampere on show that of the last second (Yang, Adamek and Armour, arXiv 2312.02741).
 MOMENTARY_POWER = frozenset(("8.0",))
+# Those on which jobs were watched from outside (docs/accuracy-gpu.md): an H200.
+_TRIED_FROM_OUTSIDE = frozenset(("9.0",))
 
 # A GPU's name says which part of it an instance is: of 7 slices of its multiprocessors, and of its memory with the
 # bandwidth that goes with it, in eighths (the same guide).
@@ -147,6 +149,11 @@ def arithmetic(peak: Peak, precision: str) -> float | None:
     }
     rate = rates.get(precision)
     return None if rate is None else rate * 1e12
+
+
+def tried_from_outside(capability: float | str | None) -> bool:
+    """Whether jobs were watched on a GPU of this compute capability, 9.0 for instance."""
+    return capability is not None and f"{float(capability):.1f}" in _TRIED_FROM_OUTSIDE
 
 
 def pcie_bytes_per_s(generation: float, width: float) -> float:

@@ -129,7 +129,9 @@ def _overstated(cause: str, level: str) -> float:
 _OF_GPU_TIME = frozenset((GPU_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION))
 
 
-def most_confidence(level: str, *, on_gpu: bool, cause: str | None = None, use_read: bool = True) -> float:
+def most_confidence(
+    level: str, *, on_gpu: bool, cause: str | None = None, use_read: bool = True, tried: bool = False
+) -> float:
     """How sure a verdict can be at most, by what it rests on.
 
     Args:
@@ -137,17 +139,25 @@ def most_confidence(level: str, *, on_gpu: bool, cause: str | None = None, use_r
         on_gpu: the job computes on a GPU.
         cause: the one that is named.
         use_read: it is known how busy the GPU is.
+        tried: jobs on a GPU of its generation were watched before.
     """
     if level != TRACED and on_gpu:
-        estimated = cause in _OF_GPU_TIME and not use_read
-        return thresholds.CONFIDENCE_GPU_UNREAD if estimated else thresholds.CONFIDENCE_GPU_OUTSIDE
+        if cause in _OF_GPU_TIME and not use_read:
+            return thresholds.CONFIDENCE_GPU_UNREAD
+        return thresholds.CONFIDENCE_GPU_TRIED if tried and use_read else thresholds.CONFIDENCE_GPU_OUTSIDE
     if level == OUTSIDE:
         return thresholds.CONFIDENCE_OUTSIDE
     return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)
 
 
 def confidence(
-    accounts: Sequence[Account], cause: str | None, level: str, *, on_gpu: bool = False, use_read: bool = True
+    accounts: Sequence[Account],
+    cause: str | None,
+    level: str,
+    *,
+    on_gpu: bool = False,
+    use_read: bool = True,
+    tried: bool = False,
 ) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
@@ -159,11 +169,12 @@ def confidence(
         level: what they rest on.
         on_gpu: as ``most_confidence``.
         use_read: likewise.
+        tried: likewise.
     """
     parts = summed_by_block(account.by_block() for account in accounts)
     late = summed_by_block(account.late_by_block() for account in accounts)
     waits = [late.get(number, Amounts()) for number in parts]
-    most = most_confidence(level, on_gpu=on_gpu, cause=cause, use_read=use_read)
+    most = most_confidence(level, on_gpu=on_gpu, cause=cause, use_read=use_read, tried=tried)
     return min(most, agreement(list(parts.values()), cause, level, waits))
 
 

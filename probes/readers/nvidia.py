@@ -1,6 +1,6 @@
 """NVIDIA's GPUs, and instances of those that are partitioned (MIG), through NVML.
 
-Written against the functions and structures of nvidia-ml-py 13; not yet seen on a device.
+Written against the functions and structures of nvidia-ml-py 13. Instances (MIG) were not yet seen on a device.
 """
 
 from __future__ import annotations

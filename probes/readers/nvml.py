@@ -1,7 +1,4 @@
-"""The only door to NVML: what a driver or device cannot say becomes None, with the reason kept once.
-
-GPU performance monitoring (GPM) was written against NVML's documentation, and not yet seen on a device.
-"""
+"""The only door to NVML: what a driver or device cannot say becomes None, with the reason kept once."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -149,6 +149,10 @@ class Meeting:
             at.gpu.note(part.start, now, self.waiting)
 
 
+# Counts as busy, and computes nothing.
+NOTHING = Use()
+
+
 class Gpu:
     """A device.
 
@@ -157,6 +161,7 @@ class Gpu:
         part: what it then gets of the device's time.
         neighbour: the part of the time that somebody else's kernels ask for.
         intervals: from when to when something ran, and what it used.
+        front_end_ns: for how long it counts as busy beyond each kernel.
     """
 
     def __init__(self, sim: Simulation, index: int, model: Model) -> None:
@@ -166,6 +171,7 @@ class Gpu:
         self.slower = 1.0
         self.part = 1.0
         self.neighbour = 0.0
+        self.front_end_ns = 0
         self.intervals: list[tuple[int, int, Use]] = []
         self.streams: list[Stream] = []
         self._scaled: dict[Use, Use] = {}
@@ -255,6 +261,8 @@ class Stream:
                 continue
             op.end = begins + round(op.length * (self.gpu.slower if op.use.kernel else 1.0))
             self.gpu.note(op.start, op.end, op.use)
+            if op.use.kernel and self.gpu.front_end_ns:
+                self.gpu.note(op.end, op.end + op.entries * self.gpu.front_end_ns, NOTHING)
             self._free_at = op.end
             self._open.popleft()
         if settled:

@@ -32,7 +32,7 @@ class Waits:
     @cache  # noqa: B019
     def room(self, stacks: tuple[Stack, ...]) -> Doing:
         """For room in the launch queue."""
-        return Doing(stacks=stacks, code=_spin(self._unsure.full_vdso), system=0.01)
+        return Doing(stacks=stacks, code=_spin(self._unsure.full_vdso), system=self._unsure.full_system)
 
     @cache  # noqa: B019
     def driver(self, stacks: tuple[Stack, ...], blocked: bool, device: str) -> Doing:

@@ -180,6 +180,7 @@ class Unsure:
         wait: how the host waits for the device: ``spin``, ``yield``, or blocked in ``futex``, ``poll`` or ``ioctl``.
         vdso: the part of a spin whose instruction pointer is in the vdso.
         full_vdso: the same where the launch queue is full.
+        full_system: the part of a wait for room in the launch queue that is in the kernel, since it yields its core.
         staging: whose code moves the bytes of a pageable copy, ``libc`` or ``driver``.
         ioctl_blocks: the part of the time in a driver call for which the thread is not on a core.
         loses_gil: how often, in 0.4 ms of launching, another thread takes the GIL that operators let go of.
@@ -190,11 +191,14 @@ class Unsure:
         memory_factor: what NVML's memory utilisation shows, over bandwidth used.
         power_factor: what a board draws, over the mean of its kind.
         counts_links: who watches may read NVML's counters of NVLink.
+        counts_mapping: utilisation counts the time in which memory is allocated and freed.
+        front_end_ns: for how long utilisation counts a GPU as busy beyond each kernel.
     """
 
     wait: str = "spin"
     vdso: float = 0.35
     full_vdso: float = 0.35
+    full_system: float = 0.01
     staging: str = "libc"
     ioctl_blocks: float = 0.3
     loses_gil: float = 0.0
@@ -204,6 +208,8 @@ class Unsure:
     memory_factor: float = 1.2
     power_factor: float = 1.0
     counts_links: bool = True
+    counts_mapping: bool = False
+    front_end_ns: int = 0
 
     def comm(self, own: str) -> str:
         """What a thread of torch is called that has a name of its own in torch 2.5."""

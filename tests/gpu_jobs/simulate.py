@@ -78,6 +78,7 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
             rank=rank,
         )
         gpu = Gpu(sim, rank + job.watch.first_gpu, job.model)
+        gpu.front_end_ns = job.unsure.front_end_ns
         clocks = job.clocks[rank] if job.clocks else None
         neighbour = job.neighbour[rank] if job.neighbour else 0.0
         gpu.slower = (1 / clocks.speed if clocks else 1.0) * (1 + neighbour)

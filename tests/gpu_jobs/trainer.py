@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from tests.gpu_jobs import places
-from tests.gpu_jobs.device import Gpu, Meeting, Op, Stream, Use
+from tests.gpu_jobs.device import NOTHING, Gpu, Meeting, Op, Stream, Use
 from tests.gpu_jobs.doings import Doings, Waits
 from tests.gpu_jobs.events import MS, US, Signal, Simulation, Task
 from tests.gpu_jobs.host import Doing, Gil, Process, Thread
@@ -244,8 +244,11 @@ class Trainer:
         for first in range(0, churn.calls, together):
             device = ("nvidiactl", "nvidia0", "nvidia-uvm")[first // together % 3]
             length = min(together, churn.calls - first) * churn.call_us * US
+            begun = self.main.sim.now
             yield from self.main.run(length * (1 - blocked), self.waits.driver(stacks, False, device))
             yield from self.main.sleep(length * blocked, self.waits.driver(stacks, True, device))
+            if self.job.unsure.counts_mapping:
+                self.compute.gpu.note(begun, self.main.sim.now, NOTHING)
 
     def _backward(self) -> Task:
         yield from self.main.run(30 * US, self.doing.enter)

@@ -167,6 +167,7 @@ GAINS: Mapping[str, Estimate] = {
     "gpu_idle.larger_batch": estimates.HALF,
     "gpu_idle.keep_values": estimates.of_line,
     "gpu_idle.pin_batches": estimates.UP_TO_ALL,
+    "gpu_idle.pin_own_batches": estimates.UP_TO_ALL,
     "gpu_idle.overlap_copies": estimates.UP_TO_ALL,
     "gpu_idle.make_on_gpu": estimates.UP_TO_ALL,
     "gpu_idle.growing_segments": estimates.UP_TO_ALL,

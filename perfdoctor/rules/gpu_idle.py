@@ -29,7 +29,10 @@ def _wait_less(case: Case) -> Iterator[Advice]:
 def _copy_less(case: Case) -> Iterator[Advice]:
     pinned = case.settings.get("pin_thread") == "yes" or case.number("traced_pageable") == 0
     yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.no_copy_overlaps"))
-    yield advise("gpu_idle.overlap_copies" if pinned else "gpu_idle.pin_batches")
+    if pinned:
+        yield advise("gpu_idle.overlap_copies")
+    else:
+        yield advise("gpu_idle.pin_batches" if case.may_have_loader else "gpu_idle.pin_own_batches")
     yield advise("gpu_idle.fewer_bytes", received=case.measured("gpu_pcie_received"))
     yield advise("gpu_idle.make_on_gpu")
 

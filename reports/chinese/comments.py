@@ -9,6 +9,7 @@ _DATA = {
     "in the trainer: nvJPEG, a batch in one call": "在训练进程中：nvJPEG，一次调用处理一个批次",
     "NVIDIA DALI reads, decodes and augments there: {}": "NVIDIA DALI 在那里读取、解码和增强：{}",
     "as uint8": "以 uint8 传输",
+    "better still: make the batch in pinned memory, {}": "更好的做法：直接在锁页内存中生成批次，{}",
     "crops: {}": "裁剪：{}",
     "filled by threading.Thread(target=draw, daemon=True), emptied in __iter__": (
         "由 threading.Thread(target=draw, daemon=True) 填充，在 __iter__ 中取出"

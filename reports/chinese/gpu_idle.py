@@ -65,6 +65,10 @@ def pin_batches() -> Fix:
     return fix("不等待地拷贝", "从普通内存拷贝要经过一小块锁页缓冲区，主机每次都要等待。")
 
 
+def pin_own_batches() -> Fix:
+    return fix("不等待地拷贝", "从普通内存拷贝要经过一小块锁页缓冲区，主机每次都要等待。")
+
+
 def fewer_bytes(*, received: Evidence | None) -> Fix:
     return fix(
         "传输更少的字节",

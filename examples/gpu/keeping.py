@@ -1,101 +1,93 @@
-"""What a session leaves behind: a small fixture for each example, that tests replay without a GPU."""
+"""Keeps of a profiler trace what perfdoctor reads, small enough for the repository."""
 
 import gzip
 import json
-import shutil
-import sys
+import lzma
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import comparing
-
-FIXTURES = Path("tests", "fixtures", "gpu")
-MAX_TRACE = 1 << 20
+MAX_TRACE = 700_000
+SUFFIX = ".json.xz"
 # Of a trace: what perfdoctor reads, so neither the host's name nor anything of the script.
 _ROOT = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", "schemaVersion")
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+
+Event = dict[str, Any]
 
 
-def keep(told: dict[str, Any], work: Path, into: Path) -> Path:
-    """Writes one example's fixture.
-
-    Args:
-        told: what ``looking.look`` found.
-        work: the folder in which the tools wrote.
-        into: the root of what the session writes.
+def trim(trace: Path, to: Path) -> bool:
+    """Writes what perfdoctor reads of a trace, but for stacks: of all steps, or of as many as are small enough.
 
     Returns:
-        The fixture's folder.
+        Whether even one step is.
     """
-    folder = into / FIXTURES / told["example"]
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    traces = sorted(work.glob("rank*.json.gz"))
-    kept = [trim(trace, folder / trace.name) for trace in traces]
-    if kept:
-        told["analyze_kept"] = _verdict([file for file in kept if file is not None]) if all(kept) else None
-    (folder / "readings.json").write_text(json.dumps(gpu_rows(work / comparing.RECORDING)))
-    gpu, _ = comparing.means_of(work / comparing.RECORDING)
-    samples = [] if gpu is None else comparing.smi_samples(work / comparing.SMI, gpu)
-    (folder / "nvidia-smi.json").write_text(json.dumps(samples))
-    (folder / "result.json").write_text(json.dumps(told, indent=1))
-    return folder
-
-
-def trim(trace: Path, to: Path) -> Path | None:
-    """Copies of a trace what perfdoctor reads of it, but for stacks; None if that is too large to keep."""
     from perfdoctor.traces.events import EventArguments
 
     whole = json.loads(gzip.decompress(trace.read_bytes()))
-    # Stacks name the folders of whoever ran the session.
+    # Stacks name the folders of whoever ran the job.
     known = {field.encode_name for field in msgspec.structs.fields(EventArguments)} - {"Call stack"}
     events = [_trimmed(event, known) for event in whole["traceEvents"] if event.get("ph") in ("X", "B", "E", "M")]
     root = {name: whole[name] for name in _ROOT if name in whole}
-    text = json.dumps({**root, "traceEvents": events}, separators=(",", ":")).encode()
-    packed = gzip.compress(text, 9, mtime=0)
-    if len(packed) > MAX_TRACE:
-        return None
-    to.write_bytes(packed)
+    for kept in (events, *_fewer_steps(events)):
+        text = json.dumps({**root, "traceEvents": kept}, separators=(",", ":")).encode()
+        packed = lzma.compress(text, preset=9)
+        if len(packed) <= MAX_TRACE:
+            to.write_bytes(packed)
+            return True
+    return False
+
+
+def unpack(kept: Path, to: Path) -> Path:
+    """Writes a trace that was kept, as JSON."""
+    to.write_bytes(lzma.decompress(kept.read_bytes()))
     return to
 
 
-def _trimmed(event: dict[str, Any], known: set[str]) -> dict[str, Any]:
+def _fewer_steps(events: list[Event]) -> Iterable[list[Event]]:
+    """The events of all steps but the last, of one step less, and so on down to one."""
+    ends: dict[int, float] = {}
+    for event in events:
+        found = _STEP.fullmatch(event.get("name", ""))
+        if found and event.get("cat") == "user_annotation":
+            ends[int(found[1])] = event["ts"] + event.get("dur", 0)
+    for last in sorted(ends, reverse=True)[1:]:
+        yield list(_until(events, last, ends[last]))
+
+
+def _until(events: list[Event], last: int, end: float) -> Iterable[Event]:
+    """What began on the host before the end of a step there, and what of it ran on the device, whenever that was."""
+    launched = {
+        event["args"]["correlation"]
+        for event in events
+        if event.get("ph") == "X" and "correlation" in event.get("args", {}) and _on_host(event) and event["ts"] < end
+    }
+    for event in events:
+        if event["ph"] == "M":
+            yield event
+            continue
+        step = _STEP.fullmatch(event.get("name", ""))
+        correlation = event.get("args", {}).get("correlation")
+        if step:
+            kept = int(step[1]) <= last
+        elif correlation is not None and not _on_host(event):
+            kept = correlation in launched
+        else:
+            kept = event["ts"] < end
+        if kept:
+            yield event
+
+
+def _on_host(event: Event) -> bool:
+    return event.get("cat") in ("cuda_runtime", "cuda_driver", "cpu_op", "python_function", "user_annotation")
+
+
+def _trimmed(event: Event, known: set[str]) -> Event:
     fields = {name: event[name] for name in ("ph", "cat", "name", "ts", "dur", "pid", "tid") if name in event}
     if event.get("ph") == "M":
         return {**fields, "args": event.get("args", {})}
     arguments = {name: value for name, value in event.get("args", {}).items() if name in known}
     return {**fields, "args": arguments} if arguments else fields
-
-
-def _verdict(traces: list[Path]) -> dict[str, Any]:
-    """What perfdoctor says of the traces that were kept."""
-    from perfdoctor.analysis.from_traces import diagnose_traces
-    from perfdoctor.cluster.files import find_traces
-    from perfdoctor.traces.reader import read_trace
-
-    diagnosis = diagnose_traces(read_trace(path) for path in find_traces(traces))
-    return {"cause": diagnosis.verdict.cause, "share": diagnosis.verdict.share}
-
-
-def gpu_rows(recording: Path) -> dict[str, Any]:
-    """What the GPU probe put into a recording; seconds since its start."""
-    from perfdoctor.recording.reader import Recording
-    from perfdoctor.recording.schema import Fact, Reading, Unavailable
-
-    if not recording.exists():
-        return {"facts": [], "readings": [], "unavailable": []}
-    opened = Recording.open(recording)
-    readings = [
-        [round((row.time_ns - opened.start_ns) / 1e9, 3), row.subject, row.name, row.value]
-        for row in opened.rows(Reading)
-        if row.probe == "gpu"
-    ]
-    facts = [
-        [row.subject, row.name, row.value] for row in opened.rows(Fact) if row.probe == "gpu" and row.name != "uuid"
-    ]
-    missing = [row.reason for row in opened.rows(Unavailable) if row.probe == "gpu"]
-    opened.close()
-    return {"facts": facts, "readings": readings, "unavailable": missing}

@@ -5,13 +5,14 @@ import json
 import shutil
 import statistics
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 SMI, RECORDING = "nvidia-smi.csv", "attach.perfdoctor"
-_PERIOD_MS = 500
+SMI_SAID, TORCH_SAID = "nvidia-smi", "torch"
+_PERIOD_S = 0.5
 GIB = 1 << 30
 
 
@@ -60,32 +61,53 @@ _TORCH_PAIRS = (
 
 @contextlib.contextmanager
 def nvidia_smi(file: Path) -> Iterator[None]:
-    """Lets nvidia-smi look twice a second meanwhile, into a file; nothing where there is none."""
+    """Asks nvidia-smi twice a second meanwhile, into a file; nothing where there is none.
+
+    It is started for each look: one that goes on by itself loses, when it is ended, what it has not yet written.
+    """
     program = shutil.which("nvidia-smi")
     if program is None:
         yield
         return
     asked = ",".join(["index", *(pair.theirs for pair in _SMI_PAIRS)])
-    how = ["--format=csv,noheader,nounits", f"--loop-ms={_PERIOD_MS}", f"--filename={file}"]
-    with subprocess.Popen([program, f"--query-gpu={asked}", *how], stdout=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
+    command = [program, f"--query-gpu={asked}", "--format=csv,noheader,nounits"]
+    through = threading.Event()
+
+    def look() -> None:
+        with file.open("w") as out:
+            while not through.wait(_PERIOD_S):
+                subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=False)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        through.set()
+        looking.join()
 
 
-def compare(folder: Path) -> list[dict[str, Any]]:
+def others(folder: Path, gpu: str | None) -> dict[str, dict[str, float]]:
+    """What nvidia-smi in the mean and torch say of a GPU such as ``gpu:0``, in their names and units.
+
+    Args:
+        folder: what was gathered of one job.
+        gpu: which; None for none.
+    """
+    return {SMI_SAID: {} if gpu is None else _means(smi_samples(folder / SMI, gpu)), TORCH_SAID: _torch(folder)}
+
+
+def compare(ours: dict[str, float], theirs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     """What was read in two ways while attach looked: one row for each pair, or the reason why there is none.
 
     Args:
-        folder: with the recording of attach, the rows of nvidia-smi, and torch's counters.
+        ours: the second of ``means_of``.
+        theirs: as ``others`` has it.
     """
-    gpu, ours = means_of(folder / RECORDING)
-    if gpu is None:
+    if not ours:
         return [{"reason": "perfdoctor's probe read no GPU here"}]
-    smi, torch = _means(smi_samples(folder / SMI, gpu)), _torch(folder / "torch0.json")
-    rows = [_row("nvidia-smi", pair, ours, smi) for pair in _SMI_PAIRS]
-    return rows + [_row("torch", pair, ours, torch) for pair in _TORCH_PAIRS]
+    pairs = [(SMI_SAID, pair) for pair in _SMI_PAIRS] + [(TORCH_SAID, pair) for pair in _TORCH_PAIRS]
+    return [_row(source, pair, ours, theirs.get(source, {})) for source, pair in pairs]
 
 
 def _row(source: str, pair: Pair, ours: dict[str, float], theirs: dict[str, float]) -> dict[str, Any]:
@@ -134,7 +156,8 @@ def _means(samples: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.mean(sample[name] for sample in samples if name in sample) for name in names}
 
 
-def _torch(file: Path) -> dict[str, float]:
+def _torch(folder: Path) -> dict[str, float]:
+    file = folder / "torch0.json"
     said = json.loads(file.read_text()) if file.exists() else {}
     return {name: value for name, value in said.items() if isinstance(value, float)}
 
@@ -144,23 +167,3 @@ def _number(cell: str) -> float | None:
         return float(cell)
     except ValueError:  # "[N/A]", or a sentence
         return None
-
-
-def gpu_name() -> str:
-    """Of the device that the examples train on, with the versions that matter.
-
-    It takes some of the GPU for itself: call it in a process of its own, or the session is a neighbour of its jobs.
-    """
-    import torch
-
-    if not torch.accelerator.is_available():
-        return f"CPU, torch {torch.__version__}"
-    module = torch.get_device_module()
-    driver = shutil.which("nvidia-smi")
-    version = ""
-    if driver:
-        command = [driver, "--query-gpu=driver_version", "--format=csv,noheader"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-        version = f", driver {said[0].strip()}" if said else ""
-    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"HIP {torch.version.hip}"
-    return f"{module.get_device_name()}, torch {torch.__version__}, {built}{version}, {time.strftime('%Y-%m-%d')}"

@@ -22,6 +22,7 @@ STEP_PREFIX = "ProfilerStep"
 # PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
 LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
 LOADER_WITH_WORKERS = "_MultiProcessingDataLoaderIter"
+FROM_WORKERS = re.compile(rf"^enumerate\(DataLoader\)#{LOADER_WITH_WORKERS}")
 SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
 # Since 2.0 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
 # compiled code ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo Cache Lookup") compiles nothing.
@@ -71,6 +72,7 @@ ALLOCATING = re.compile(
     r"^(cuda|hip|cu)(Malloc|Free|HostAlloc|HostRegister|MallocHost|FreeHost|MallocAsync|FreeAsync|MemCreate|MemMap"
     r"|MemRelease|MemUnmap|MemSetAccess|MemAddressReserve|HostMalloc|HostFree)"
 )
+FREEING = re.compile(r"^(cuda|hip|cu)(Mem)?Free(Host)?(_v2)?$")
 SYNCHRONIZING = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|synchronizeStream)$")
 # Between these two calls of a thread nothing runs that it launches: it becomes a graph (CUDA programming guide).
 CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
@@ -79,6 +81,7 @@ INSTANTIATING = re.compile(r"^(cuda|hip|cu)GraphInstantiate")
 COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
 TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
 TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")
+FROM_PINNED = re.compile(r"Pinned -> Device")
 # For names in lower case, as ``perfdoctor.knowledge.profiler`` has them.
 PAGEABLE_COPY = re.compile(r"pageable")
 HOST_DEVICE_COPY = re.compile(r"pageable|pinned|htod|dtoh")

@@ -335,6 +335,20 @@ OPERATOR_DISPATCH_NS = Threshold(5_000, "ns", "measured: ATen needs 1 to 5 us fo
 RANGE_RECORDING_NS = Threshold(
     1_000, "ns", "measured: torch.profiler takes 0.7 to 1.2 us per range (server of 2024), twice that with stacks"
 )
+PAUSES_FOR_RECORDING = Threshold(
+    50, "pauses of a sort", "judgement: of fewer the shortest tell little of what recording takes"
+)
+RECORDING_PAUSE = Threshold(
+    0.25,
+    "quantile",
+    "measured: what 17 jobs on an H200 lost to the profiler is reached by a quarter of the pauses, and not exceeded",
+)
+MOST_RECORDING_BETWEEN = Threshold(
+    0.9, "of a pause between two recorded moments", "judgement: something of the job's own is done in each"
+)
+PROFILER_LENGTHENS = Threshold(
+    0.01, "of the traced time", "judgement: a profiler that makes a job longer by less changes no account"
+)
 MOST_RECORDING = Threshold(0.5, "of a fetch", "judgement: more of it is never taken off as the profiler's own time")
 ALIKE_COLLECTIVES = Threshold(5, "collectives", "judgement: of fewer of a kind, the fastest may have waited as well")
 FASTEST_COLLECTIVES = Threshold(0.10, "quantile", "judgement: what the fastest of a kind take is transfer")

@@ -121,6 +121,11 @@ class Host:
         return self._calls(profiler.ALLOCATING)
 
     @cached_property
+    def freeing(self) -> Bools:
+        """Which calls free memory, and wait until the device has done what it was given."""
+        return self._calls(profiler.FREEING)
+
+    @cached_property
     def fetching(self) -> Bools:
         """Which ranges are fetches of a batch."""
         return self._named(profiler.LOADING)
@@ -144,6 +149,11 @@ class Host:
     def copying_in(self) -> Bools:
         """Which calls launch a copy to the device."""
         return self._calls(profiler.COPY_CALL) & self._copies(profiler.TO_DEVICE)
+
+    @cached_property
+    def from_pinned(self) -> Bools:
+        """Which calls launch a copy to the device from pinned memory."""
+        return self.copying_in & self._copies(profiler.FROM_PINNED)
 
     @cached_property
     def blocked(self) -> Bools:

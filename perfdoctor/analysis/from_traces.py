@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
-from perfdoctor.messages import say
+from perfdoctor.messages import Message, say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
@@ -73,9 +73,17 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         job=_job(ranks, case, merged),
         activity=Activity(watched_s=case.watched_s),
         not_drawn=(say("activity.of_traces"),),
-        method=(say("method.traced", traces=len(ranks), events=sum(rank.events for rank in ranks)),),
+        method=tuple(_method(ranks, case)),
         blocks=traced_blocks(ranks[0].loop.lengths.tolist(), merged.accounts),
     )
+
+
+def _method(ranks: Sequence[Rank], case: Case) -> Iterator[Message]:
+    yield say("method.traced", traces=len(ranks), events=sum(rank.events for rank in ranks))
+    recording, shorter = case.number("traced_recording"), case.number("traced_shorter")
+    if recording is not None and shorter is not None:
+        step = case.number("traced_step_alone")
+        yield say("method.without_profiler", recording=recording, shorter=shorter, step_ms=step)
 
 
 def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:

@@ -113,7 +113,7 @@ def _read(row: Profile) -> Rank:
         with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
             file = Path(folder, "profile.json.gz")
             file.write_bytes(row.trace)
-            return summarize(read_trace(file))
+            return summarize(read_trace(file), undisturbed=False)
     except OSError as error:
         raise PerfDoctorError(
             f"There is no room to unpack the trace of torch.profiler: {error.strerror}.", hint="free some space in /tmp"

@@ -71,7 +71,7 @@ GPU_IDLE_RULES = (
         (
             "gpu_busy", "gpu_sm", "gpu_power", "trainer_running", "trainer_run_delay", "traced_busy", "traced_kernels",
             "traced_kernel_time", "traced_short_kernels", "traced_operators", "traced_launch_delay",
-            "traced_optimizer_kernels",
+            "traced_optimizer_kernels", "traced_recording", "traced_shorter", "traced_step_alone",
         ),
         _launch_less,
         say("gpu_idle.launching_refuted"),

@@ -297,7 +297,10 @@ INTERPRETER_RULES = (
     Rule(
         PYTHON_OVERHEAD,
         say("interpreter.calling"),
-        ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
+        (
+            "interpreter_code", "trainer_running", "trainer_cores", "traced_operators", "traced_recording",
+            "traced_shorter", "traced_step_alone",
+        ),
         _call_less,
         say("interpreter.calling_refuted"),
     ),

@@ -80,8 +80,8 @@ def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
     found = []
     if cause in (KERNEL_LAUNCH, PYTHON_OVERHEAD):
         why = (
-            "Profiling itself makes launching slower, so without it this cause is smaller. A trace does not show "
-            "whether the launching thread lacked a core either."
+            "Recording makes each launch itself slower, which a trace cannot tell apart, so without a profiler this "
+            "cause is smaller. A trace does not show whether the launching thread lacked a core either."
         )
         return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
     if cause == MODEL_COMPUTE:

@@ -29,6 +29,7 @@ from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.loop import WholeSteps, find_loop
 from perfdoctor.traces.model import DeviceKind, HostKind, Trace
+from perfdoctor.traces.replay import without_profiler
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.steps import TraceWindow
 
@@ -89,11 +90,19 @@ class Rank:
     missing: tuple[NotExamined, ...] = ()
 
 
-def summarize(trace: Trace) -> Rank:
-    """Accounts for a trace, and keeps what the diagnosis of a job needs of it."""
-    account = account_for(trace)
+def summarize(trace: Trace, *, undisturbed: bool = True) -> Rank:
+    """Accounts for a trace, and keeps what the diagnosis of a job needs of it.
+
+    Args:
+        trace: of a rank.
+        undisturbed: whether the account is to be that of the job without a profiler, where that can be told. Its steps
+            are always those of the trace. Whoever knows how long the job's steps are without one needs no estimate.
+    """
+    traced = account_for(trace)
+    estimate = without_profiler(traced) if undisturbed else None
+    account = traced if estimate is None else estimate.account
     roofline = compare_with_peak(account)
-    lines = SourceLines(trace, account.host.main)
+    lines = SourceLines(account.trace, account.host.main)
     return Rank(
         source=trace.source,
         number=trace.rank,
@@ -109,11 +118,11 @@ def summarize(trace: Trace) -> Rank:
         uses=_uses(trace),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
-        numbers=measure_trace(account),
+        numbers={**measure_trace(account), **(estimate.numbers if estimate else {})},
         kernels=time_kernels(account),
         same_kernels=time_same_kernels(account),
         call_sites=find_call_sites(account, lines),
-        loop=find_loop(account, lines),
+        loop=find_loop(traced, SourceLines(trace, traced.host.main) if estimate else lines),
         roofline=roofline,
         content=_digest(trace),
         unexplained=annotation_around_unexplained(account),

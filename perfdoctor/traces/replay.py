@@ -18,6 +18,7 @@ import numpy as np
 
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.profiler import Work
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.intervals import Floats, Int64s
@@ -53,10 +54,14 @@ def without_profiler(account: RankAccount) -> WithoutProfiler | None:
     longer = account.window.length - replayed.window.length
     if longer < thresholds.PROFILER_LENGTHENS * account.window.length:
         return None
-    steps = max(len(account.window.steps), 1)
-    taken = np.diff(cost.before(np.array([account.window.start, account.window.end])))[0]
-    numbers = {"traced_recording": taken / steps / 1e6, "traced_lengthened_by_profiler": longer / steps / 1e6}
-    return WithoutProfiler(replayed, numbers if account.window.steps else {})
+    begun, ended = cost.before(np.array([account.window.start, account.window.end])).tolist()
+    numbers = {
+        "traced_recording": (ended - begun) / account.window.length,
+        "traced_shorter": longer / account.window.length,
+    }
+    if steps := len(account.window.steps):
+        numbers["traced_step_alone"] = 1000 * replayed.window.length / NS_PER_S / steps
+    return WithoutProfiler(replayed, numbers)
 
 
 def _is_alone(account: RankAccount) -> bool:

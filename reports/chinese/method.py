@@ -44,5 +44,13 @@ def traced(*, traces: int, events: int) -> str:
     return f"读取了 {traces} 个 trace 中的 {events:,} 个事件。"
 
 
+def without_profiler(*, recording: float, shorter: float, step_ms: float | None) -> str:
+    step = "" if step_ms is None else f"：每步 {step_ms:.1f} 毫秒，而不是 {step_ms / (1 - shorter):.1f} 毫秒"
+    return (
+        f"据估计，性能分析器本身占用了主机 {recording:.0%} 的时间。所有占比和收益都是没有它时的，"
+        f"那时耗时至少短 {shorter:.0%}{step}。"
+    )
+
+
 def drawn_anew(*, blocks: int, draws: int, low: float, high: float) -> str:
     return f"不确定性：把账目的 {blocks} 秒重新抽样 {draws} 次，十次中有九次第一原因占 {low:.0%} 到 {high:.0%} 的时间。"

@@ -2,6 +2,7 @@
 
 UNITS = {
     "of the time": "的时间",
+    "of the traced time": "的 trace 时间",
     "of the samples": "的采样点",
     "of it": "的部分",
     "of periods": "的周期",

@@ -51,6 +51,14 @@ def traced(*, traces: int, events: int) -> str:
     return f"{events:,} events were read from {traces} trace{'s' if traces > 1 else ''}."
 
 
+def without_profiler(*, recording: float, shorter: float, step_ms: float | None) -> str:
+    step = "" if step_ms is None else f": a step takes {step_ms:.1f} ms instead of {step_ms / (1 - shorter):.1f}"
+    return (
+        f"By estimate the profiler itself took {recording:.0%} of the time on the host. All shares and gains are those "
+        f"of the job without it, which is at least {shorter:.0%} shorter{step}."
+    )
+
+
 def drawn_anew(*, blocks: int, draws: int, low: float, high: float) -> str:
     return (
         f"Uncertainty: the {blocks} seconds of the account were resampled {draws} times. In nine out of ten draws the "

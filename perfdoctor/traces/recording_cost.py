@@ -4,8 +4,8 @@ It writes down where each range begins and ends, and CUPTI intercepts each call 
 trace shows: the numbers that join calls with what they launch count them all. Between two such moments that follow each
 other at once hardly anything happens but recording. So the shortest of these pauses tell what one costs:
 
-- from the start of a range to the start of one in it, from end to end, from start to end, from end to the next start:
-  each pause has a part of what one start or end costs,
+- from the start of a range to the start of one in it and from end to end, or from start to end and from end to the
+  next start: each pause has a part of what one start or end costs,
 - between two calls of one operator, by how many calls lie between them that are not shown.
 
 What recording costs within a call (a launch, above all) cannot be separated from the call. It stays, so that the
@@ -104,15 +104,21 @@ def _moments(trace: Trace) -> _Moments:
 
 
 def _edge_ns(moments: _Moments, kind: int) -> float:
-    """What the start or the end of a range of some kind costs; 0 where too few follow each other."""
+    """What the start or the end of a range of some kind costs; 0 where too few follow each other.
+
+    What comes after a start's or an end's time and what comes before it add up to that: in pauses between two starts
+    and two ends, and in those from start to end and from end to start. Operators that work long and call no other make
+    the latter long, so that the shorter of both counts.
+    """
     follows = (moments.what[:-1] == kind) & (moments.what[1:] == kind) & (moments.thread[1:] == moments.thread[:-1])
-    found: list[float] = []
+    found: dict[bool, float] = {True: 0.0, False: 0.0}  # by whether two of a sort follow each other
     for first in (_START, _END):
         for second in (_START, _END):
             pauses = moments.until[:-1][follows & (moments.side[:-1] == first) & (moments.side[1:] == second)]
-            if len(pauses) >= thresholds.PAUSES_FOR_RECORDING:
-                found.append(float(np.quantile(pauses, thresholds.RECORDING_PAUSE)))
-    return float(np.mean(found)) if len(found) == 4 else 0.0  # noqa: PLR2004
+            if len(pauses) < thresholds.PAUSES_FOR_RECORDING:
+                return 0.0
+            found[first == second] += float(np.quantile(pauses, thresholds.RECORDING_PAUSE)) / 2
+    return min(found.values())
 
 
 def _shortened(moments: _Moments, each: Floats) -> Intervals:

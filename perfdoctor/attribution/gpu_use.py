@@ -351,7 +351,8 @@ class GpuReader:
             return MEMORY_BANDWIDTH, 1 - min(1.0, computing)
         if (single or 0.0) >= thresholds.SINGLE_PRECISION and tensor < thresholds.TENSOR_CORES_UNUSED:
             capability = self._readings.fact(gpus[0], "compute_capability")
-            faster = hardware.tensor_core_speedup(float(capability) if capability else None)
+            name = self._readings.fact(gpus[0], "name") or ""
+            faster = hardware.tensor_core_speedup(name, float(capability) if capability else None)
             # Only products of matrices are faster there; they keep these units busy.
             return NO_TENSOR_CORES, 1 - max(1 - ordinary * (1 - 1 / faster), moving)
         # Multiprocessors of which each has much to do draw the power of all; an idle GPU draws some, too.

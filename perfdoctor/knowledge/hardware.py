@@ -97,8 +97,8 @@ _WITHOUT_TENSOR_CORES = re.compile(r"\b(GTX|MX\d+|T[456]\d0|T1[02]00)\b")
 AMPERE = 8.0
 # The first with tensor cores, for half precision (CUDA programming guide).
 VOLTA = 7.0
-# How many times as fast matrix products are in TF32, by data sheets: 8 on the A100, 7 on the H100, 2 on A10 and L4. So
-# are they in float16 on V100 and T4: 8.
+# How many times as fast matrix products are in TF32 on GPUs that the table does not have, by the data sheets of their
+# generation: 8 on the A100, 7 on the H100, 2 on A10 and L4; in 16 bits twice that. Before Ampere float16 is 8 times.
 _TIMES_AS_FAST = 8.0
 _TIMES_AS_FAST_OF = {8.6: 2.0, 8.9: 2.0}
 
@@ -113,9 +113,22 @@ def needs_float16(device: str, capability: float | None) -> bool:
     return VOLTA <= (capability or 0.0) < AMPERE and not _WITHOUT_TENSOR_CORES.search(device)
 
 
-def tensor_core_speedup(capability: float | None) -> float:
-    """How many times as fast tensor cores take matrix products as ordinary arithmetic units, at best."""
-    return _TIMES_AS_FAST_OF.get(capability or 0.0, _TIMES_AS_FAST)
+def tensor_core_speedup(device: str, capability: float | None, precision: str = "") -> float:
+    """How many times as fast tensor cores take matrix products as ordinary arithmetic units take those in fp32, at best.
+
+    Args:
+        device: the GPU's name as its driver reports it; "" if that is not known.
+        capability: its compute capability; None if that is not known.
+        precision: ``tf32``, ``bf16`` or ``fp16``; "" for the fastest that it has.
+    """
+    half = "fp16" if VOLTA <= (capability or AMPERE) < AMPERE else "bf16"
+    precision = precision or half
+    peak = find_peak(device)
+    rate = None if peak is None else arithmetic(peak, precision)
+    if peak is not None and rate is not None:
+        return max(1.0, rate / (peak.fp32 * 1e12))
+    times = _TIMES_AS_FAST_OF.get(capability or 0.0, _TIMES_AS_FAST)
+    return 2 * times if precision == "bf16" else times
 
 
 def find_peak(device: str) -> Peak | None:

@@ -129,9 +129,10 @@ _MEMORY = re.compile(
     r"|fill|multi_tensor_apply|foreach|pool|nchwtonhwc|nhwctonchw|triton_(poi|red|per)_|sort|scan|cumsum|relu|subtensorop"
     r"|memset|memcpy dtod|optensor|fused_adam|where|tri[ul]_",
 )
-# cuBLAS, cuDNN and CUTLASS name their kernels for ordinary arithmetic units "sgemm", "scudnn" and "simt".
-_SINGLE = re.compile(r"sgemm|scudnn|simt_s|convolve_s")
-_TENSOR_CORES = re.compile(r"tf32|884|1688|16816|tensorop|mma|bf16|half|fp16|_h\d|f16")
+# cuBLAS, cuDNN and CUTLASS name their kernels for ordinary arithmetic units "sgemm", "scudnn" and "simt". Those of
+# "xmma" are for tensor cores or, with "ffma" (the units' own instruction), for ordinary ones.
+_SINGLE = re.compile(r"sgemm|scudnn|simt_s|convolve_s|_ffma")
+_TENSOR_CORES = re.compile(r"^(?!.*_ffma).*?(?:tf32|884|1688|16816|tensorop|mma|bf16|half|fp16|_h\d|f16)")
 # In this order: names of half-precision kernels also carry the type in which they accumulate. cuBLAS's nvjet kernels
 # begin with the letters of their types (q, r: 8 bits; t: bfloat16; h: half; s: single); rocBLAS's Cijk_ kernels have
 # them in the middle. ``s1688`` and ``s16816`` are instructions of tensor cores that accumulate in single precision; a
@@ -153,7 +154,9 @@ PRECISIONS = tuple(precision for precision, _ in _PRECISIONS)
 # Matrix products and convolutions, by the name without template arguments. cuBLAS's nvjet and AMD's MFMA
 # (``_MI16x16``) kernels have no mode but tensor cores.
 MATRIX = re.compile(r"gemm|nvjet|cutlass::kernel|cutlass_|xmma|cijk_|scudnn|winograd|wgrad|dgrad|fprop|implicit_conv")
-ON_TENSOR_CORES = re.compile(r"nvjet|_mi\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d")
+ON_TENSOR_CORES = re.compile(
+    r"^(?!.*_ffma).*?(?:nvjet|_mi\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d)"
+)
 FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)")
 SOFTMAX = re.compile(r"softmax")
 LAYOUT = re.compile(r"nchw_?to|nhwc_?to|transpose")

@@ -309,6 +309,9 @@ SINGLE_PRECISION_AT_WORK = Threshold(
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
 
+LEAST_WITH_TENSOR_CORES = Threshold(
+    2.0, "times as fast", "judgement: large matrix products, which wait for memory then, are at least twice as fast"
+)
 PLAUSIBLE_SPAN_US = Threshold(86_400e6, "us from most events", "judgement: one wrong time must not stretch the trace")
 QUEUED_BEFORE_NS = Threshold(1_000_000, "ns to start", "judgement: an empty device starts a kernel in some 10 us")
 DISPATCH_PAUSE_NS = Threshold(

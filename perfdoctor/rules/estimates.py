@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, NO_TENSOR_CORES, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.knowledge.libraries import ADAM, DEEPSPEED, SHARDED
@@ -278,11 +278,25 @@ def beside(fix: Proposed) -> Gain:
     return fix.frees(0.5, 1.0, 1.0).within(left)
 
 
-def by_tensor_cores(fix: Proposed) -> Gain:
-    """What matrix kernels in full precision take longer than tensor cores would; of a trace, as far as they do."""
-    full = fix.case.number("traced_matrix_fp32")
-    part = (1.0 if full is None else full) * (1 - 1 / tensor_core_speedup(fix["capability"]))
-    return fix.frees(0.0, part, part)
+def by_tensor_cores(precision: str) -> Estimate:
+    """What matrix kernels in full precision take longer than tensor cores would, by the peaks of the GPU.
+
+    At best as much as the peaks differ; as a rule both units reach a part of theirs; at least they are twice as fast.
+    """
+
+    def estimate(fix: Proposed) -> Gain:
+        device, capability = str(fix.case.settings.get("gpu_name", "")), fix.case.setting("compute_capability")
+        times = tensor_core_speedup(device, capability, precision)
+        usual = max(1.0, times * thresholds.TENSOR_CORES_AT_WORK / thresholds.SINGLE_PRECISION_AT_WORK)
+        least, likely, most = (1 - 1 / one for one in (min(usual, thresholds.LEAST_WITH_TENSOR_CORES), usual, times))
+        whole = 1.0
+        if fix.cause != NO_TENSOR_CORES:  # the share is of all arithmetic
+            whole = fix.case.number("traced_matrix_fp32") or 0.0
+        elif fix.case.number("traced_kernel_time") is None:  # the share is what the fastest precision frees already
+            whole = 1 / max(1 - 1 / tensor_core_speedup(device, capability), thresholds.LEAST_LEFT)
+        return fix.frees(*(min(1.0, whole * part) for part in (least, likely, most)))
+
+    return estimate
 
 
 def by_fused_update(fix: Proposed) -> Gain | None:

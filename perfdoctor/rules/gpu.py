@@ -134,7 +134,8 @@ def _left_with_tensor_cores(case: Case) -> float | None:
     if case.number("traced_kernel_time") is None:
         return None
     share = case.share(NO_TENSOR_CORES)
-    return 1 - share + share / hardware.tensor_core_speedup(case.setting("compute_capability"))
+    device = str(case.settings.get("gpu_name", ""))
+    return 1 - share + share / hardware.tensor_core_speedup(device, case.setting("compute_capability"))
 
 
 def _raise_clocks(case: Case) -> Iterator[Advice]:

@@ -304,7 +304,9 @@ SINGLE_PRECISION = Threshold(
     0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
 )
 SINGLE_PRECISION_AT_WORK = Threshold(
-    0.9, "of the time of matrix products", "judgement: libraries reach some 90 % of the peak in single precision"
+    0.75,
+    "of the time of matrix products",
+    "measured on an H200: these units are active for 0.71 of the time where such products take 0.94 of it",
 )
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------

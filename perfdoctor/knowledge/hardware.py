@@ -114,7 +114,7 @@ def needs_float16(device: str, capability: float | None) -> bool:
 
 
 def tensor_core_speedup(device: str, capability: float | None, precision: str = "") -> float:
-    """How many times as fast tensor cores take matrix products as ordinary arithmetic units take those in fp32, at best.
+    """How many times as fast as ordinary units in fp32 tensor cores take matrix products, at best.
 
     Args:
         device: the GPU's name as its driver reports it; "" if that is not known.

@@ -74,7 +74,7 @@ def estimate_recording(host: Host) -> RecordingCost | None:
         host: what was recorded of it.
     """
     moments = _moments(host.trace)
-    if not (moments.time % 1000).any():  # whole microseconds, as profilers wrote until 2024: too coarse for pauses
+    if not (moments.time % 1000).any():  # whole microseconds, as older profilers wrote them: too coarse for pauses
         return None
     edge_ns = {int(kind): _edge_ns(moments, int(kind)) for kind in (HostKind.OPERATOR, HostKind.PYTHON)}
     if not edge_ns[HostKind.OPERATOR]:
@@ -164,4 +164,5 @@ def _summed(
     np.add.at(steps, np.searchsorted(edges, end), -amounts / length)
     density = np.clip(np.cumsum(steps)[: len(edges) - 1], 0.0, thresholds.MOST_RECORDING_BETWEEN)
     intercepted = np.concatenate(([0.0], np.cumsum(density * np.diff(free))))
-    return RecordingCost(edges.astype(np.float64), ranges.before(edges) + intercepted, range_ns, call_ns)
+    taken = np.asarray(ranges.before(edges) + intercepted, dtype=np.float64)
+    return RecordingCost(np.asarray(edges, dtype=np.float64), taken, range_ns, call_ns)

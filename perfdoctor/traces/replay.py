@@ -134,7 +134,9 @@ class _Replay:
         returned = np.where(seen, calls.end[launches], 0)
         self._called, self._own_called = called.tolist(), self._clock.own(called).tolist()
         self._returned = returned.tolist()
-        self._start, self._end, self._stream = device.start.tolist(), device.end.tolist(), device.stream.tolist()
+        self._start: list[int] = device.start.tolist()
+        self._end: list[int] = device.end.tolist()
+        self._stream: list[int] = device.stream.tolist()
         self._begins: list[float] = [0.0] * len(device)  # in the replay
         self._placed = [False] * len(device)
         self._last: dict[int, int] = {}  # by stream, the event placed last
@@ -159,7 +161,10 @@ class _Replay:
         items = sorted(
             [(turn, start, row, self._place) for row, (turn, start) in enumerate(zip(turns, self._start, strict=True))]
             + [(end, end, row, self._wait) for row, end in zip(waits.tolist(), calls.end[waits].tolist(), strict=True)]
-            + [(end, end, row, self._fetch) for row, end in zip(fetches.tolist(), ranges.end[fetches].tolist(), strict=True)],
+            + [
+                (end, end, row, self._fetch)
+                for row, end in zip(fetches.tolist(), ranges.end[fetches].tolist(), strict=True)
+            ],
             key=lambda item: item[:3],
         )
         for _, _, row, do in items:

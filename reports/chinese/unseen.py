@@ -235,7 +235,8 @@ _TRACES = {
     ),
     "Recording makes each launch itself slower, which a trace cannot tell apart, so without a profiler this "
     "cause is smaller. A trace does not show whether the launching thread lacked a core either.": (
-        "记录会让每次启动本身变慢，trace 无法把它分开，所以没有性能分析器时这个原因的占比更小。trace 也不能显示启动线程是否缺少核。"
+        "记录会让每次启动本身变慢，trace 无法把它分开，所以没有性能分析器时这个原因的占比更小。"
+        "trace 也不能显示启动线程是否缺少核。"
     ),
     "The trace does not show what {} does outside of PyTorch: it computes, reads, sleeps, or waits.": (
         "trace 没有显示{}在 PyTorch 之外做什么：它在计算、读取、睡眠或等待。"

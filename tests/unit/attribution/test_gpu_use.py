@@ -205,7 +205,7 @@ def test_kernels_that_draw_the_power_of_all_multiprocessors_fill_them() -> None:
 
 
 def test_tensor_cores_would_take_over_what_keeps_single_precision_units_busy() -> None:
-    levels = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "dram": 0.1}
+    levels = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "dram": 0.04}
     most = float(thresholds.SINGLE_PRECISION_AT_WORK)
     half, all_of_it = (use_of(gpu(**levels, fp32=part)).parts["gpu.no_tensor_cores"] for part in (most / 2, most))
     assert half == pytest.approx(all_of_it / 2)

@@ -132,7 +132,7 @@ def test_precision_follows_the_gpu() -> None:
     assert "bfloat16" not in old
     assert "GradScaler" in old
     forbidden = finding("gpu.no_tensor_cores", settings={"env.NVIDIA_TF32_OVERRIDE": "0"})
-    assert titles(forbidden)[0] == "Unset NVIDIA_TF32_OVERRIDE"
+    assert "Unset NVIDIA_TF32_OVERRIDE" in titles(forbidden)
 
 
 @pytest.mark.parametrize(("capability", "words"), [(9.0, "bfloat16"), (7.0, "GradScaler"), (6.1, None), (None, None)])
@@ -153,8 +153,9 @@ def test_full_precision_on_tensor_cores_for_half_precision_only_is_advice() -> N
 
     old = advised("Tesla V100-SXM2-32GB", 7.0, 0.9)
     assert "GradScaler" in changes(old)
-    # Of nine tenths of it seven eighths may go.
-    assert old.fixes[0].predicted_speedup == pytest.approx(1 / (1 - old.share * 0.9 * 7 / 8))
+    # Of nine tenths of it seven eighths may go, by the peaks in float16 and float32.
+    assert old.fixes[0].speedup_range is not None
+    assert old.fixes[0].speedup_range[1] == pytest.approx(1 / (1 - old.share * 0.9 * (1 - 15.7 / 125)))
     for others in (("Tesla V100-SXM2-32GB", 7.0, 0.2), ("NVIDIA GeForce GTX 1650", 7.5, 1.0), ("NVIDIA A10", 8.6, 1.0)):
         assert advised(*others).fixes == ()
 
@@ -194,7 +195,21 @@ def test_tensor_cores_do_not_make_matrix_products_free() -> None:
     traced = {"traced_kernel_time": 1.0}
     assert finding("gpu.no_tensor_cores", numbers=traced, settings={"compute_capability": 9.0}).predicted_speedup < 8
     board = finding("gpu.no_tensor_cores", numbers=traced, settings={"compute_capability": 8.9})
-    assert board.predicted_speedup == pytest.approx(1 / (1 - board.share / 2))
+    assert board.fixes[0].speedup_range is not None
+    assert board.fixes[0].speedup_range[1] == pytest.approx(1 / (1 - board.share * 3 / 4))
+
+
+@pytest.mark.parametrize("traced", [True, False], ids=["traced", "sampled"])
+def test_what_tensor_cores_bring_follows_the_peaks_of_the_gpu(traced: bool) -> None:
+    """The share of counters is what the fastest precision frees already."""
+    settings: dict[str, str | float] = {"gpu_name": "NVIDIA H200", "compute_capability": 9.0}
+    found = finding("gpu.no_tensor_cores", settings=settings, numbers={"traced_kernel_time": 1.0} if traced else {})
+    half, single = (fix.speedup_range for fix in found.fixes[:2])
+    assert half is not None
+    assert single is not None
+    full = found.share if traced else found.share / (1 - 67 / 989.5)
+    assert half == pytest.approx((1 / (1 - full / 2), 1 / (1 - full * (1 - 67 / 989.5))))
+    assert single == pytest.approx((1 / (1 - full / 2), 1 / (1 - full * (1 - 67 / 494.5))))
 
 
 def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() -> None:

@@ -59,13 +59,16 @@ def test_memory_traffic_is_told_from_arithmetic(tmp_path: Path) -> None:
     assert shares(made, tmp_path) == {"gpu.memory_bandwidth": 0.75, "gpu.compute": 0.25}
 
 
+@pytest.mark.parametrize(
+    "kernel", ["ampere_sgemm_128x64_tn", "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_ffma_aligna4"]
+)
 @pytest.mark.parametrize(("capability", "cause"), [((8, 0), "gpu.no_tensor_cores"), ((7, 0), "gpu.compute")])
 def test_single_precision_is_an_illness_where_tf32_would_serve(
-    tmp_path: Path, capability: tuple[int, int], cause: str
+    tmp_path: Path, kernel: str, capability: tuple[int, int], cause: str
 ) -> None:
     made = MadeTrace()
     made.gpu("some GPU", capability)
-    made.launch("ampere_sgemm_128x64_tn", 0.0, 10.0, 2000.0)
+    made.launch(kernel, 0.0, 10.0, 2000.0)
     assert shares(made, tmp_path) == {cause: 1.0}
 
 

@@ -204,7 +204,9 @@ TRACE: dict[str, Metric] = {
     "traced_allocations": Metric("calls that allocate or free GPU memory", "/s", "trace"),
     "traced_operators": Metric("operators called in one step, those inside others not counted", "operators", "trace"),
     "traced_recording": Metric("the profiler itself works on the host, by estimate", "of the traced time", "trace"),
-    "traced_shorter": Metric("the same job without the profiler is faster by, at least", "of the traced time", "trace"),
+    "traced_shorter": Metric(
+        "time that the job without the profiler would not take, by estimate", "of the traced time", "trace"
+    ),
     "traced_step_alone": Metric("a step without the profiler, by estimate", "ms", "trace"),
     "traced_compiling": Metric("the model is compiled (torch.compile)", _OF_TIME, "trace"),
     "traced_startup": Metric("the GPU waits for what is done once", "s", "trace"),

@@ -136,7 +136,7 @@ _TRACE = {
     "median time of a kernel": "一个 kernel 的耗时中位数",
     "kernels that take less than 10 µs": "耗时不到 10 µs 的 kernel",
     "the profiler itself works on the host, by estimate": "性能分析器本身在主机上工作（估计）",
-    "the same job without the profiler is faster by, at least": "没有性能分析器时同一任务至少快",
+    "time that the job without the profiler would not take, by estimate": "没有性能分析器时可省的时间（估计）",
     "a step without the profiler, by estimate": "没有性能分析器时的一步（估计）",
     "from a launch to its kernel on an idle GPU, in the median": "GPU 空闲时从启动到 kernel 运行的时间中位数",
     "calls that wait for the GPU": "等待 GPU 的调用",

@@ -48,7 +48,7 @@ def without_profiler(*, recording: float, shorter: float, step_ms: float | None)
     step = "" if step_ms is None else f"：每步 {step_ms:.1f} 毫秒，而不是 {step_ms / (1 - shorter):.1f} 毫秒"
     return (
         f"据估计，性能分析器本身占用了主机 {recording:.0%} 的时间。所有占比和收益都是没有它时的，"
-        f"那时耗时至少短 {shorter:.0%}{step}。"
+        f"那时耗时会短 {shorter:.0%}{step}。"
     )
 
 

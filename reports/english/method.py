@@ -55,7 +55,7 @@ def without_profiler(*, recording: float, shorter: float, step_ms: float | None)
     step = "" if step_ms is None else f": a step takes {step_ms:.1f} ms instead of {step_ms / (1 - shorter):.1f}"
     return (
         f"By estimate the profiler itself took {recording:.0%} of the time on the host. All shares and gains are those "
-        f"of the job without it, which is at least {shorter:.0%} shorter{step}."
+        f"of the job without it, which would be {shorter:.0%} shorter{step}."
     )
 
 

@@ -32,10 +32,8 @@ SESSION = ROOT / "examples" / "gpu" / "session.py"
 KEPT = telling.Kept(ROOT)
 # Jobs of which the trace alone names another cause than the planted one, and why.
 KNOWN_MISSES: dict[str, str] = {
-    "gpt_words": "Tracing slows the host down, and the GPU waits for it in the trace only.",
     "risk_scores": "No evaluation is among the steps that were traced.",
     "shared_gpu": "Kernels of others are in no trace of a process; its own only last longer.",
-    "sound_gpu_training": "Tracing slows the host down, and the GPU waits for it in the trace only.",
     "sync_in_forward": "The fix gains 0.06 only.",
     "tagger_encoder": "The reads that wait also launch, and more of the time goes there.",
 }

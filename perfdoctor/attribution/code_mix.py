@@ -350,7 +350,7 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -
     launching = 0.0
     if on_gpu:
         seen = sum(by_phase.values(), Counter())
-        asks_time = seen["clock"] > 0 and not seen["driver without clock"]
+        asks_time = seen["clock"] + seen["yield"] > 0 and not seen["driver without clock"]
         launching = 1.0 if calls_only else launching_in(by_phase.get(PREPARES, Counter()))
         by_phase = {phase: with_device(counts, asks_time=asks_time) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}

@@ -23,7 +23,9 @@ _OVERHEAD, _ARITHMETIC = ("interpreter", "dispatch", "check", "library"), ("kern
 # The same of the host of a GPU: the job's own code, and what gives the GPU work.
 _OWN, _LAUNCHING = ("interpreter", "library"), ("dispatch", *DRIVERS)
 # Kinds of code that say something of the host of a GPU only, and as what they count elsewhere.
-_ELSEWHERE: Mapping[CodeKind, CodeKind] = {**dict.fromkeys((*DRIVERS, "clock"), "other"), "copy": "kernel"}
+_ELSEWHERE: Mapping[CodeKind, CodeKind] = {
+    **dict.fromkeys((*DRIVERS, "clock"), "other"), "copy": "kernel", "yield": "spin"
+}  # fmt: skip
 # As a thread is while its machine code is sampled.
 RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 

@@ -19,21 +19,22 @@ _CLOCK_OF_WAITS = thresholds.CLOCK_IN_WAITS * thresholds.HOST_WAITS
 def with_device(counts: Mapping[str, float], *, asks_time: bool = True) -> Counter[str]:
     """Splits what the host of a GPU runs into waiting for the device, launching work on it, and its own.
 
-    A wait for results spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
-    without torch's dispatcher, and it takes some interpreter. What the driver runs beyond that without asking for the
-    time is a wait for room in the launch queue, or launching that goes past the dispatcher, as compiled code does.
+    A wait for results spins: it runs in the driver, and asks for the time; any wait may yield its core. Launching runs
+    in the driver too, but not without torch's dispatcher, and it takes some interpreter. What the driver runs beyond
+    that without asking for the time is a wait for room in the launch queue, or launching that goes past the
+    dispatcher, as compiled code does.
 
     Args:
         counts: samples by kind of code.
-        asks_time: the driver's waits do; they were seen to, at least once in some phase.
+        asks_time: the driver's waits for results do; they were seen to, at least once in some phase, or others yield.
     """
     split = Counter(counts)
     driver = sum(split.pop(kind, 0) for kind in DRIVERS)
-    clock, dispatch = split.pop("clock", 0), split.pop("dispatch", 0)
+    clock, dispatch, yields = (split.pop(kind, 0) for kind in ("clock", "dispatch", "yield"))
     launching = min(driver, thresholds.DRIVER_PER_DISPATCH * dispatch)
     called = dispatch + launching
     calling = min(split["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
-    beyond = clock + driver - launching
+    beyond = clock + yields + driver - launching
     waits = min(beyond, clock / thresholds.CLOCK_IN_WAITS) if asks_time else beyond
     split[WAITS], split[DRIVES] = waits, beyond - waits + split.pop(QUEUED, 0)  # type: ignore[assignment]
     split[LAUNCHES] = called + calling  # type: ignore[assignment]

@@ -18,6 +18,7 @@ from typing import Literal
 
 CodeKind = Literal[
     "interpreter", "dispatch", "kernel", "check", "copy", "spin", "library", "driver", "driver without clock", "clock",
+    "yield",
     "other",
 ]  # fmt: skip
 # Code of a GPU's driver.
@@ -100,6 +101,8 @@ _CLOCK = re.compile(r"\[v")
 
 # In plumbing: memory traffic on tensors.
 _COPY = re.compile(r"_*(memcpy|memmove|memset|memcmp|mempcpy|memchr|bcopy)|__memmove|__memset")
+# Whoever waits awake, and lets others have the core meanwhile.
+_YIELD = re.compile(r"_*sched_yield$")
 # In PyTorch: bookkeeping whose names would otherwise look like kernels.
 _BOOKKEEPING = _any_of(
     {
@@ -186,7 +189,7 @@ def classify(image: str, symbol: str) -> CodeKind:
         (memory traffic of the C library), ``spin`` (an OpenMP runtime, where threads wait for each other), ``library``
         (any other library's own work: decoding, augmenting), ``driver`` (of a GPU, which may launch as well as wait),
         ``driver without clock`` (one that does not ask for the time while it waits), ``clock`` (the kernel's shared
-        page), ``other``.
+        page), ``yield`` (of a core, while it waits), ``other``.
     """
     base = image.rpartition("/")[2]
     if base == "[jit]" or _ARITHMETIC.match(base) or _UPDATES.match(base):
@@ -202,6 +205,8 @@ def classify(image: str, symbol: str) -> CodeKind:
     if _CLOCK.match(base):
         return "clock"
     if _PLUMBING.match(base):
+        if _YIELD.match(symbol):
+            return "yield"
         return "copy" if symbol == "~" or _COPY.match(symbol) else "dispatch"
     if _GPU_LIBRARIES.match(base) or _LAUNCHES.match(base):
         return "dispatch"

@@ -9,6 +9,8 @@ from tests.gpu_jobs.host import Doing
 from tests.gpu_jobs.job import Job, Unsure
 from tests.gpu_jobs.places import Code, Stack
 
+_NEVER_YIELDS = 0.1  # the part of a wait in the kernel
+
 
 class Waits:
     """How this job's threads wait for the device."""
@@ -32,7 +34,9 @@ class Waits:
     @cache  # noqa: B019
     def room(self, stacks: tuple[Stack, ...]) -> Doing:
         """For room in the launch queue."""
-        return Doing(stacks=stacks, code=_spin(self._unsure.full_vdso), system=self._unsure.full_system)
+        yields = self._unsure.full_system > _NEVER_YIELDS
+        code = places.YIELDS if yields else _spin(self._unsure.full_vdso)
+        return Doing(stacks=stacks, code=code, system=self._unsure.full_system)
 
     @cache  # noqa: B019
     def driver(self, stacks: tuple[Stack, ...], blocked: bool, device: str) -> Doing:

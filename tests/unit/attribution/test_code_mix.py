@@ -149,6 +149,12 @@ def test_a_wait_for_results_asks_for_the_time() -> None:
     assert (spinning["device wait"], spinning["driver's own"]) == (100, 0)
 
 
+def test_whoever_yields_and_asks_for_no_time_waits_for_room_in_the_launch_queue() -> None:
+    """In user mode, and in the kernel, where no code was sampled."""
+    split = with_device({"driver": 100, "yield": 40, "dispatch": 80, "launch queue": 30})
+    assert (split["device wait"], split["driver's own"], split["launch"]) == (0, 130, 120)
+
+
 def test_waits_that_never_ask_for_the_time_are_still_waits() -> None:
     split = with_device(Counter(driver=100, dispatch=80), asks_time=False)
     assert (split["device wait"], split["driver's own"]) == (60, 0)

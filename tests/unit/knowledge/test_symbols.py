@@ -33,6 +33,10 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("python_helpers.cpython-311-x86_64-linux-gnu.so", "", "library"),
         ("libtorchvision.so", "", "library"),
         ("[jit]", "", "kernel"),
+        # As on the host of an H200: CUDA's libraries are stripped, and the C library's copies are chosen at run time.
+        ("libcublasLt.so.13", "~", "dispatch"),
+        ("libcudart.so.13", "~", "dispatch"),
+        ("libc.so.6", "__sched_yield", "yield"),
         ("libtorch_cpu.so", "_ZGVeN8v_Sleef_exp_u10", "kernel"),
         ("libtorch_cpu.so", "mkl_blas_def_sgemm_kernel_0_zen", "kernel"),
         ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel_0", "kernel"),

@@ -2,73 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, NO_TENSOR_CORES, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.knowledge.libraries import ADAM, DEEPSPEED, SHARDED
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.proposed import Estimate, Gain, Proposed
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """What a change frees, as fractions of the wall time.
-
-    Attributes:
-        least: where little comes of it; 0 where that depends on how well the change is made.
-        likely: what to expect.
-        most: where everything goes well.
-    """
-
-    least: float
-    likely: float
-    most: float
-
-    def within(self, left: float | None) -> Gain:
-        """The same, where some fraction of the wall time remains whatever is changed."""
-        room = 1.0 if left is None else max(0.0, 1 - left)
-        return Gain(min(self.least, room), min(self.likely, room), min(self.most, room))
-
-
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """A fix for a cause, to be asked for what its advice says: ``fix["lines"]``.
-
-    Attributes:
-        case: what was measured.
-        cause: its id.
-        values: what the advice says, by name.
-    """
-
-    case: Case
-    cause: str
-    values: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-    @property
-    def share(self) -> float:
-        """Fraction of the wall time that went into the cause."""
-        return self.case.share(self.cause)
-
-    def frees(self, least: float, likely: float, most: float) -> Gain:
-        """Parts of the cause, each of the share that sampling would have shown at least and at most."""
-        low, high = self.case.range_of(self.cause)
-        return Gain(least * low, likely * self.share, most * high)
-
-    def frees_exactly(self, part: float) -> Gain:
-        """A part of the cause that is sure but for the sampling."""
-        return self.frees(part, part, part)
-
-
-# What a fix frees; None where the numbers for it are missing.
-Estimate = Callable[[Proposed], Gain | None]
 
 
 def known_part(part: float, least: float | None = None) -> Estimate:

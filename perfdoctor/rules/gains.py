@@ -13,7 +13,7 @@ import perfdoctor.rules.estimates as estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.estimates import Estimate, Proposed
+from perfdoctor.rules.proposed import Estimate, Proposed
 
 
 def freed(share: float) -> float:

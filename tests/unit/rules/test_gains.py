@@ -10,8 +10,8 @@ from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.estimates import Gain
 from perfdoctor.rules.gains import CHANGES_STEP, GAINS
+from perfdoctor.rules.proposed import Gain
 from perfdoctor.rules.rule import times_rarer
 from tests.unit.reports.test_words import said
 

@@ -18,12 +18,13 @@ seconds), in a profiler trace of a few steps (`analyze`, the trace alone), and w
 (`with diagnose():`, its profile included). Then the job runs fixed: the true share is what that gains, 1 - its steps a
 second before / fixed, each measured once for about two seconds. The shares that perfdoctor says are those of the
 expected cause; a cause in bold is a wrong verdict. Where nothing is wrong, `gpu.compute` is right, and there is
-nothing to gain.
+nothing to gain. The gain measured is that of the fix; the one predicted is what attach promises at most of its first
+change for the expected cause, which need not be the same change.
 
 {totals}
 
-| job | expected | step | true share | attach | trace | inside |
-|---|---|---|---|---|---|---|
+| job | expected | step | true share | attach | trace | inside | gain measured | predicted |
+|---|---|---|---|---|---|---|---|---|
 {rows}
 
 {fixed}What to keep in mind:
@@ -140,7 +141,13 @@ def share_of(job: dict[str, Any], way: str) -> float:
 def _row(job: dict[str, Any]) -> str:
     share, pace = job["true_share"], job["steps_per_s"]
     cells = [job["name"], job["expected"], _ms(1 / pace) if pace else "?", "-" if share is None else f"{share:.2f}"]
-    return "| " + " | ".join(cells + [_said(job, way) for way in WAYS]) + " |"
+    promised = (job[ATTACH] or {}).get("gains", {}).get(job["expected"])
+    gains = ["-", "-"] if share is None else [_times(1 / (1 - share)), _times(promised)]
+    return "| " + " | ".join([*cells, *(_said(job, way) for way in WAYS), *gains]) + " |"
+
+
+def _times(speedup: float | None) -> str:
+    return "-" if speedup is None else f"{speedup:.1f}x"
 
 
 def _said(job: dict[str, Any], way: str) -> str:

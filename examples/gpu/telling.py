@@ -124,7 +124,8 @@ class Kept:
         if not (self.corpus / f"{name}.json").exists():
             return None
         said = self.load(name)["diagnosis"]
-        return {**{key: said["verdict"][key] for key in _OF_VERDICT}, "shares": said["breakdown"]}
+        gains = {finding["cause"]: finding["predicted_speedup"] for finding in said["findings"]}
+        return {**{key: said["verdict"][key] for key in _OF_VERDICT}, "shares": said["breakdown"], "gains": gains}
 
     def traced(self, name: str) -> dict[str, Any] | None:
         """What the traces alone say; None where there are none."""

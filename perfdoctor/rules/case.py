@@ -10,6 +10,9 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.neighbours import Neighbour
 from perfdoctor.metrics.own_loops import CostlyLoop
 
+# The phases in which the model computes.
+PASSES = ("forward", "loss", "backward")
+
 
 @dataclass(frozen=True, slots=True)
 class Trainer:

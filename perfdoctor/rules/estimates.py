@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perfdoctor.causes import INPUT_CAUSES, MODEL_COMPUTE, NO_TENSOR_CORES, PYTHON_OVERHEAD
+from perfdoctor.causes import INPUT_CAUSES, KERNEL_LAUNCH, MODEL_COMPUTE, NO_TENSOR_CORES, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.knowledge.libraries import ADAM, DEEPSPEED, SHARDED
 from perfdoctor.metrics.own_loops import CostlyLoop
-from perfdoctor.rules.case import Case
+from perfdoctor.rules.case import PASSES, Case
 from perfdoctor.rules.proposed import Estimate, Gain, Proposed
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
 
@@ -51,7 +51,7 @@ def of_loop(fix: Proposed) -> Gain:
     """
     parts = [{one.line: one.part for one in _loops(fix.case, about)} for about in (fix.cause, MODEL_COMPUTE)]
     calls, arithmetic = (some.get(fix["line"], 0.0) for some in parts)
-    gain = fix.frees(0.0, calls, calls)
+    gain = fix.frees_calls(0.0, calls, calls)
     beside = min(fix.case.share(MODEL_COMPUTE) * arithmetic / 2, 3 * gain.likely)
     return Gain(0.0, gain.likely + beside, gain.most + beside)
 
@@ -70,7 +70,18 @@ def of_sequence(fix: Proposed) -> Gain:
 def by_larger_batch(fix: Proposed) -> Gain:
     """Half of the calls per sample; not of those in loops that may go over the samples."""
     part = max(0.0, 1 - sum(one.part for one in _loops(fix.case, fix.cause) if not one.carries)) / 2
-    return fix.frees(0.0, part, part)
+    return fix.frees_calls(0.0, part, part)
+
+
+def by_graphs(fix: Proposed) -> Gain:
+    """What the model's passes launch, at best: a graph of them leaves what the job calls besides, and the optimizer."""
+    passes = sum(map(fix.case.phase, PASSES))
+    return _of_phases(fix, passes, 0.0, 1.0) if passes else fix.frees(0.0, 1.0, 1.0)
+
+
+def _of_phases(fix: Proposed, share: float, least: float, likely: float) -> Gain:
+    """What a host that launches all the time calls in some phases, of which a part goes: no more than the GPU idles."""
+    return Gain(*(min(part * share, fix.share) for part in (least, likely, 1.0)))
 
 
 def _loops(case: Case, cause: str) -> tuple[CostlyLoop, ...]:
@@ -247,6 +258,8 @@ def by_fused_update(fix: Proposed) -> Gain | None:
     times as long, AdamW's 2.3 to 7.9, so that 0.75 of them go, 0.56 to 0.88. Of the calls about a half went in four
     jobs with small models (all measured, 2 threads). What other optimizers compute becomes cheaper at best.
     """
+    if fix.cause == KERNEL_LAUNCH:
+        return _of_phases(fix, fix["share"], 0.5, 0.85)
     parts = [trainer.number("own_updating") for trainer in fix.case.trainers]
     known = [part for part in parts if part is not None]
     calls = sum(known) / max(1, len(known))

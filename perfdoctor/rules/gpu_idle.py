@@ -7,7 +7,7 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.interpreter import stop_debugging
+from perfdoctor.rules.interpreter import replace_loop, stop_debugging
 from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import Rule, unset
 
@@ -15,6 +15,7 @@ from perfdoctor.rules.rule import Rule, unset
 def _launch_less(case: Case) -> Iterator[Advice]:
     yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.every_launch_waits"))
     yield from stop_debugging(case)
+    yield from replace_loop(case, KERNEL_LAUNCH)
     yield advise("gpu_idle.cuda_graphs")
     yield from fuse_optimizer(case)
     yield advise("gpu_idle.larger_batch", used=case.gpu_memory, loader=case.may_have_loader)

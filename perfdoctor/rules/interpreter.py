@@ -177,16 +177,21 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
 
 
-def _long_loops(case: Case) -> Iterator[CostlyLoop]:
-    return (one for one in (case.loops or {}).get(PYTHON_OVERHEAD, ()) if one.part >= thresholds.NAMED_LOOP)
+def _long_loops(case: Case, cause: str = PYTHON_OVERHEAD) -> Iterator[CostlyLoop]:
+    return (one for one in (case.loops or {}).get(cause, ()) if one.part >= thresholds.NAMED_LOOP)
+
+
+def replace_loop(case: Case, cause: str) -> Iterator[Advice]:
+    """Fewer operations, in the place of a loop of the job's own."""
+    loop = next((one for one in _long_loops(case, cause) if one.cell or not one.carries), None)
+    if loop is not None:
+        yield _replace(loop, loop.part * case.share(cause))
 
 
 def _use_larger_operations(case: Case) -> Iterator[Advice]:
-    """Fewer operations, in the place of a loop; where the source was not read, there may be one."""
+    """The same; where the source was not read, there may be one."""
     if case.loops is not None:
-        loop = next((one for one in _long_loops(case) if one.cell or not one.carries), None)
-        if loop is not None:
-            yield _replace(loop, loop.part * case.share(PYTHON_OVERHEAD))
+        yield from replace_loop(case, PYTHON_OVERHEAD)
         return
     called = case.called_lines.get(PYTHON_OVERHEAD, ())
     line = called[0][0] if called else case.hot_line(PYTHON_OVERHEAD)

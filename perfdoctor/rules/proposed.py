@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perfdoctor.causes import CAUSES, KERNEL_LAUNCH
+from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
 
 
@@ -55,6 +57,18 @@ class Proposed:
         """Parts of the cause, each of the share that sampling would have shown at least and at most."""
         low, high = self.case.range_of(self.cause)
         return Gain(least * low, likely * self.share, most * high)
+
+    def frees_calls(self, least: float, likely: float, most: float) -> Gain:
+        """The same of what calls operators, which a GPU hides as long as it works: no more than that it idles.
+
+        A host that is behind launches all the time in which it does nothing else, and the GPU's own work goes on
+        beside that.
+        """
+        if self.cause != KERNEL_LAUNCH:
+            return self.frees(least, likely, most)
+        beside = sum(share for cause, share in self.case.shares.items() if CAUSES[cause].bottleneck == "gpu")
+        times = (self.share + beside) / max(self.share, thresholds.LEAST_LEFT)
+        return self.frees(*(min(1.0, part * times) for part in (least, likely, most)))
 
     def frees_exactly(self, part: float) -> Gain:
         """A part of the cause that is sure but for the sampling."""

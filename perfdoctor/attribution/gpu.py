@@ -224,11 +224,15 @@ def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> Id
     copies = min(left, copies)
     rest = left - copies
     # Without waits the host would launch while the device computes: the longer of both would be the step. In the driver
-    # it waits for no results, and launches for what the device is not behind.
-    waits -= (driving := host.get(IN_DRIVER, 0.0))
-    waiting = min(rest, max(0.0, idle + busy - min(besides, idle) - copies - max(busy, launching + driving)), waits)
+    # it waits for no results, and launches for what the device is not behind; or it moves bytes itself: the queue of
+    # whoever waits for copies is never full.
+    driving = host.get(IN_DRIVER, 0.0)
+    copying = driving if copies >= thresholds.HOST_WAITS else 0.0
+    launching += driving - copying
+    waits -= driving - copying
+    waiting = min(rest, max(0.0, idle + busy - min(besides, idle) - copies - max(busy, launching)), waits)
     # Whoever waits where batches are copied waits for a copy that nothing lets overlap.
-    for_input = waiting * host.get(INPUT_WAIT, 0.0) / waits if waits > 0 else 0.0
+    for_input = waiting * (host.get(INPUT_WAIT, 0.0) + copying) / waits if waits > 0 else 0.0
     for_input = min(for_input, max(0.0, (use.copying or (0.0, 1.0))[1] - copies))
     cause = MEMORY_PRESSURE if host.get(MEMORY_PRESSURE, 0.0) >= thresholds.ALLOCATES else SYNCHRONIZATION
     parts = {HOST_TRANSFER: copies + for_input, KERNEL_LAUNCH: rest - waiting}

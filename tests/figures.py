@@ -57,7 +57,8 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
         yield from (
             finding.get("summary"),
             report["stuck"],
-            *(fix["speedup_range"] for fix in finding.get("fixes", ())),
+            # The first line may name a change of another finding.
+            *(fix["speedup_range"] for one in report["findings"] for fix in one["fixes"]),
         )
     elif heading in ("Do this first:", "Other changes:", "To change:"):
         yield finding["fixes"]

@@ -106,13 +106,17 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, proce
     return known(device);
 }
 int nvmlDeviceGetProcessUtilization(void *device, sample *found, unsigned *count, u64 since) {
-    if (since >= 2000000) return 6; /* not found: nothing new */
+    if (since >= 3000000) return 6; /* not found: nothing new */
     unsigned room = *count;
-    *count = 3;
-    if (room < 3) return INSUFFICIENT_SIZE;
-    found[0] = (sample){atoi(getenv("STAND_IN_JOB")), 1000000, 60, 0, 0, 0};
-    found[1] = (sample){atoi(getenv("STAND_IN_JOB")), 2000000, 80, 0, 0, 0};
-    found[2] = (sample){atoi(getenv("STAND_IN_OTHER")), 2000000, 25, 0, 0, 0};
+    *count = since ? 3 : 1;
+    if (room < *count) return INSUFFICIENT_SIZE;
+    if (!since) { /* what was before anybody asked */
+        found[0] = (sample){atoi(getenv("STAND_IN_OTHER")), 1000000, 99, 0, 0, 0};
+        return known(device);
+    }
+    found[0] = (sample){atoi(getenv("STAND_IN_JOB")), 2000000, 60, 0, 0, 0};
+    found[1] = (sample){atoi(getenv("STAND_IN_JOB")), 3000000, 80, 0, 0, 0};
+    found[2] = (sample){atoi(getenv("STAND_IN_OTHER")), 3000000, 25, 0, 0, 0};
     return known(device);
 }
 

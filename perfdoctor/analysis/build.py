@@ -65,7 +65,7 @@ def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
     """A trainer as rules see it, without what else was seen of its process: its account in fractions of its time."""
     watched = account.seconds or 1.0
     return Trainer(
-        rank=account.trainer.rank or 0,
+        rank=account.rank,
         pid=account.trainer.pid,
         shares=account.causes().fractions(),
         phases=phases,

@@ -23,12 +23,11 @@ from perfdoctor.analysis.from_recording import (
     describe_job,
     describe_rank,
     gather_case,
-    level_of,
     own_cost,
     step_summaries,
 )
 from perfdoctor.analysis.one_job import Part, require_one_size
-from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.analysis.profiled import level_of, read_profiles
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.host_clocks import clock_offsets
@@ -68,11 +67,6 @@ class _WatchedHost:
     accounts: list[Account]
     case: Case
     steps: Mapping[int, dict[str, Any]]
-
-    @property
-    def ranks(self) -> list[int]:
-        """Of its trainers."""
-        return [account.trainer.rank or 0 for account in self.accounts]
 
 
 @collector_paused()
@@ -173,7 +167,7 @@ def _common_span(watched: Sequence[JobTimeline], offsets: Sequence[ClockOffset])
 
 
 def _lowest_rank(job: JobTimeline) -> tuple[int, str]:
-    return min(_numbers(job), default=job.processes.world_size), job.recording.meta.get("host", "")
+    return min(job.processes.ranks, default=job.processes.world_size), job.recording.meta.get("host", "")
 
 
 def _names(jobs: Sequence[JobTimeline]) -> list[str]:
@@ -194,7 +188,7 @@ def _require_one_job(jobs: Sequence[JobTimeline]) -> None:
     """
     held: dict[int, JobTimeline] = {}
     for job in jobs:
-        for rank in _numbers(job):
+        for rank in job.processes.ranks:
             other = held.setdefault(rank, job)
             if other is not job:
                 raise PerfDoctorError(
@@ -202,18 +196,18 @@ def _require_one_job(jobs: Sequence[JobTimeline]) -> None:
                     hint="Name one recording of each host; of a job that was started anew, those of one start.",
                 )
     require_one_size(
-        Part(str(job.recording.path), _numbers(job), job.processes.world_size, job.processes.numbered) for job in jobs
+        Part(str(job.recording.path), job.processes.ranks, job.processes.world_size, job.processes.numbered)
+        for job in jobs
     )
 
 
-def _numbers(job: JobTimeline) -> list[int]:
-    return [trainer.rank or 0 for trainer in job.processes.trainers]
+# What a case has by cause.
+_BY_CAUSE = ("kernels", "operators", "paths", "lines", "below", "python_lines", "called_lines")
 
 
 def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Account]) -> Case:
     """What rules read of the whole job: shares and trainers of all hosts, and the rest of the one that matters most."""
     shares = Amounts.summed(account.causes() for account in accounts).fractions()
-
     owners = _where_most(hosts, shares)
 
     def of_most(name: str) -> dict[str, Any]:
@@ -225,15 +219,9 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
         shares=shares,
         trainers=tuple(trainer for host in hosts for trainer in host.case.trainers),
         culprits=find_culprits(accounts),
-        kernels=of_most("kernels"),
-        operators=of_most("operators"),
-        paths=of_most("paths"),
-        lines=of_most("lines"),
-        below=of_most("below"),
-        python_lines=of_most("python_lines"),
-        called_lines=of_most("called_lines"),
         done_alone=find_done_alone(accounts),
         loops=None if any(host.case.loops is None for host in hosts) else of_most("loops"),
+        **{name: of_most(name) for name in _BY_CAUSE},
     )
 
 
@@ -249,14 +237,14 @@ def _where_most(hosts: Sequence[_WatchedHost], causes: Iterable[str]) -> dict[st
     by_rank = Amounts.summed(account.by_rank() for host in hosts for account in host.accounts)
 
     def most(cause: str) -> _WatchedHost:
-        return max(hosts, key=lambda host: sum(by_rank[cause, rank] for rank in host.ranks))
+        return max(hosts, key=lambda host: sum(by_rank[cause, rank] for rank in host.job.processes.ranks))
 
     return {cause: most(cause) for cause in causes}
 
 
 def _ranks_unseen(hosts: Sequence[_WatchedHost]) -> list[NotExamined]:
     """Ranks of which nobody looked at the host."""
-    ranks = {rank for host in hosts for rank in host.ranks}
+    ranks = {rank for host in hosts for rank in host.job.processes.ranks}
     return missing_ranks(
         len(ranks), max(host.job.processes.world_size for host in hosts), say("hosts.watch_all"), ranks
     )
@@ -292,7 +280,7 @@ def _describe(hosts: Sequence[_WatchedHost], leading: _WatchedHost, case: Case) 
         "hosts": [
             {
                 "name": host.name,
-                "ranks": host.ranks,
+                "ranks": host.job.processes.ranks,
                 "clock_ahead_s": seconds(host.offset.ahead_ns),
                 "clock_error_s": None if host.offset.error_ns is None else seconds(host.offset.error_ns),
                 "clock_drift": host.offset.drift,

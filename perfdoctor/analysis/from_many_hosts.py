@@ -121,7 +121,7 @@ def _leading(
     if rank is None:
         by_rank = Amounts.summed(account.by_rank() for account in accounts)
         known = {one: amount for (name, one), amount in by_rank.items() if name == cause}
-        rank = max(known, key=lambda one: known[one], default=accounts[0].trainer.rank or 0)
+        rank = max(known, key=lambda one: known[one], default=accounts[0].rank)
     return next((host for host in hosts if rank in host.ranks), hosts[0])
 
 
@@ -150,7 +150,7 @@ def _as_merged(trainer: Trainer, account: Account) -> Trainer:
     watched = account.seconds or 1.0
     return replace(
         trainer,
-        rank=account.trainer.rank or 0,
+        rank=account.rank,
         shares=account.causes().fractions(),
         waited_for={rank: amount / watched for rank, amount in account.waited_for().items()},
     )

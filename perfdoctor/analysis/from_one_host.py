@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
-from perfdoctor.analysis.from_recording import gather_case, level_of, step_summaries
+from perfdoctor.analysis.from_recording import gather_case, step_summaries
 from perfdoctor.analysis.host import HostSummary
-from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.analysis.profiled import account_for
 from perfdoctor.attribution.account import Account
-from perfdoctor.attribution.attribute import attribute
-from perfdoctor.diagnosis import TRACED
 from perfdoctor.knowledge.launchers import MEETING, meets_here, run_of
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
@@ -29,9 +27,7 @@ def summarise_recording(recording: Recording) -> HostSummary:
         PerfDoctorError: it is damaged.
     """
     job = JobTimeline(recording)
-    level, accounts, profiled = level_of(job), attribute(job), read_profiles(job.profiles)
-    if profiled.covers(accounts):
-        level, accounts = TRACED, profiled.join(job, accounts)
+    level, accounts, profiled = account_for(job)
     silent = why_no_verdict(job, accounts, find_still({"": job}))
     first = accounts[0].trainer.pid if accounts else 0
     return HostSummary(

@@ -21,12 +21,11 @@ from perfdoctor.analysis.own_code import (
     parts_by_function,
     parts_by_loop,
 )
-from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
-from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
+from perfdoctor.analysis.profiled import Profiled, account_for
+from perfdoctor.analysis.same_batch_trial import judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.attribution.attribute import attribute
 from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double
@@ -53,7 +52,6 @@ from perfdoctor.timeline.code_location import HOOK
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process, counted_ranks, missing_ranks
 from perfdoctor.timeline.readings import Readings
-from perfdoctor.timeline.steps import Steps
 
 
 @collector_paused()
@@ -73,12 +71,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
         job: what was seen.
         drawn: with what reports draw, and what other runs are compared with; a live view does without.
     """
-    accounts = attribute(job)
-    followed = _followed(accounts)
-    profiled = read_profiles(job.profiles)
-    level = level_of(job)
-    if profiled.covers(accounts):
-        level, accounts = TRACED, profiled.join(job, accounts)
+    level, accounts, profiled = account_for(job)
     steps = step_summaries(job)
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
@@ -88,36 +81,35 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     diagnosis = build(case, accounts, level, missing)
     unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
     if accounts and stuck is None:
-        ranks = [trainer.rank for trainer in case.trainers]
-        absent = missing_ranks(len(ranks), job.processes.world_size, say("hosts.watch_all"), ranks)
-        unseen = (*counted_ranks(len(ranks), numbered=job.processes.numbered), *absent, *unseen)
+        numbers = job.processes.ranks
+        absent = missing_ranks(len(numbers), job.processes.world_size, say("hosts.watch_all"), numbers)
+        unseen = (*counted_ranks(len(numbers), numbered=job.processes.numbered), *absent, *unseen)
+    ranks = tuple(
+        describe_rank(trainer, steps.get(trainer.pid, {}), profiled.steps(trainer.pid)) for trainer in case.trainers
+    )
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
         findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), job, case.loop),
-        ranks=tuple(describe_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
-        steps=_of_first(job, steps, profiled, trial),
+        ranks=ranks,
+        steps={**ranks[0]["steps"], **({"trial": trial.as_json()} if trial else {})} if ranks else {},
         not_examined=unseen,
         overhead=own_cost(job.recording),
-        job={**describe_job(job, case), **followed},
+        job={**describe_job(job, case), **_followed(accounts)},
         stuck=stuck,
     )
     if not drawn:
         return found
     activity = read_activity(job, accounts, diagnosis.verdict.straggler_rank)
+    traced_ns = profiled.lengths_ns(accounts[0].trainer.pid) if accounts else ()
     return replace(
         found,
         series=chart_series(job),
         activity=activity,
         not_drawn=tuple(not_drawn(activity)),
         method=tuple(how_made(job, accounts, found.verdict)),
-        blocks=recorded_blocks(job, accounts, traced=level == TRACED, traced_ns=_traced_ns(accounts, profiled)),
+        blocks=recorded_blocks(job, accounts, traced=level == TRACED, traced_ns=traced_ns),
     )
-
-
-def _traced_ns(accounts: Sequence[Account], profiled: Profiled) -> Sequence[int]:
-    """How long the traced steps of the first trainer took."""
-    return profiled.lengths_ns(accounts[0].trainer.pid) if accounts else ()
 
 
 def step_summaries(job: JobTimeline) -> dict[int, dict[str, Any]]:
@@ -127,33 +119,12 @@ def step_summaries(job: JobTimeline) -> dict[int, dict[str, Any]]:
     return {**counted, **{pid: steps for pid, steps in marked.items() if steps}}
 
 
-def level_of(job: JobTimeline) -> str:
-    """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
-    trainers = job.processes.trainers
-    inside = bool(trainers) and all(trainer.pid in job.steps and job.steps[trainer.pid].all for trainer in trainers)
-    return INSIDE if inside else OUTSIDE
-
-
-def _steps(steps: Mapping[int, dict[str, Any]], profiled: Profiled, pid: int) -> dict[str, Any]:
-    """The steps of a process: those that it marked or that were counted, and those that were profiled."""
-    traced = profiled.steps(pid)
-    return {**steps.get(pid, {}), **({"profiled": traced} if traced else {})}
-
-
-def _of_first(
-    job: JobTimeline, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: SameBatchTrial | None
+def describe_rank(
+    trainer: Trainer, steps: Mapping[str, Any], profiled: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The steps of the first trainer; each rank's own stand with the ranks."""
-    trainers = job.processes.trainers
-    if not trainers:
-        return {}
-    return {**_steps(steps, profiled, trainers[0].pid), **({"trial": trial.as_json()} if trial else {})}
-
-
-def describe_rank(trainer: Trainer, steps: Mapping[str, Any]) -> dict[str, Any]:
-    """A rank as reports have it, with the steps that it marked."""
+    """A rank as reports have it, with its steps: those that it marked or that were counted, and those profiled."""
     return {
-        "steps": dict(steps),
+        "steps": {**steps, **({"profiled": profiled} if profiled else {})},
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,
@@ -269,7 +240,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         for account in accounts
     ]
     seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
-    steps = _by_rank(job, accounts)
+    marked = [account for account in accounts if account.trainer.pid in job.steps]
+    steps = {account.rank: job.steps[account.trainer.pid] for account in marked}
     longer = measure_longer(steps)
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
@@ -297,7 +269,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         settings={**read_settings(job.recording, pids), **read_code_settings(job)},
         paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
         lines={
-            **_traced_lines(accounts, profiled),
+            # Functions that brought a cause about on a device: no sample shows from where its work was launched.
+            **(profiled.lines if profiled.covers(accounts) else {}),
             **{cause: by_function(lines) for cause, lines in own.items() if lines},
         },
         below={cause: below(lines, under) for cause, lines in own.items()},
@@ -349,21 +322,10 @@ def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> 
     return sum(seconds * part for seconds, part in known) / total if total else None
 
 
-def _traced_lines(accounts: Sequence[Account], profiled: Profiled) -> Named:
-    """Functions that brought a cause about on a device: no sample shows from where its work was launched."""
-    return profiled.lines if profiled.covers(accounts) else {}
-
-
-def _by_rank(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, Steps]:
-    """The steps of those that marked them."""
-    trainers = [account.trainer for account in accounts]
-    return {trainer.rank or 0: job.steps[trainer.pid] for trainer in trainers if trainer.pid in job.steps}
-
-
 def _trainer(
     job: JobTimeline, account: Account, measured: Sequence[Measured], longer: Mapping[int, Evidence]
 ) -> Trainer:
-    rank, pid = account.trainer.rank or 0, account.trainer.pid
+    rank, pid = account.rank, account.trainer.pid
     workers = job.processes.workers_of(pid)
     numbers = {name: number for one in measured for name, number in one.trainers.get(pid, {}).items()}
     if rank in longer:
@@ -379,13 +341,9 @@ def _trainer(
 
 def _at_a_time(job: JobTimeline, processes: Sequence[Process]) -> int:
     """How many of some processes were alive at a time, as a median."""
-    alive = [sum(process.alive_at(time) for process in processes) for time in _moments(job)]
-    return sorted(alive)[len(alive) // 2]
-
-
-def _moments(job: JobTimeline) -> list[int]:
     start, end = job.recording.start_ns, job.recording.end_ns
-    return [start + (end - start) * step // 50 for step in range(1, 50)]
+    moments = [start + (end - start) * step // 50 for step in range(1, 50)]
+    return sorted(sum(process.alive_at(time) for process in processes) for time in moments)[len(moments) // 2]
 
 
 def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:

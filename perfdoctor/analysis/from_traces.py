@@ -113,7 +113,7 @@ def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
 def _slower_kernels(ranks: Sequence[Rank], accounts: Sequence[Account]) -> dict[str, Evidence]:
     """Of a rank that the others wait for because it computes longer."""
     late = straggler(accounts, GPU_COMPUTE)
-    index = next((index for index, one in enumerate(accounts) if late is not None and one.trainer.rank == late), None)
+    index = next((index for index, one in enumerate(accounts) if late is not None and one.rank == late), None)
     return {} if index is None else compare_same_kernels([rank.same_kernels for rank in ranks], index)
 
 
@@ -146,13 +146,13 @@ def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, case: Case, verdic
     found += missing_in_job(ranks, merged)
     found += missing_for_cause(verdict.cause, loading=any(rank.loading and rank.workers for rank in ranks))
     if verdict.cause == PYTHON_OVERHEAD and is_outside_torch(case):
-        numbers = [account.trainer.rank for account in merged.accounts]
+        numbers = [account.rank for account in merged.accounts]
         where = verdict.straggler_rank
         index = 0 if where is None else numbers.index(where)
         found.append(missing_outside(where, ranks[index].unexplained))
     if verdict.cause is None and verdict.straggler_rank is not None:
         numbered = zip(ranks, merged.accounts, strict=True)
-        late = next(rank for rank, account in numbered if account.trainer.rank == verdict.straggler_rank)
+        late = next(rank for rank, account in numbered if account.rank == verdict.straggler_rank)
         found.append(missing_of_late(verdict.straggler_rank, late.unexplained))
     elif verdict.cause is None and not any(rank.silence for rank in ranks):
         found.append(missing_for_most(stacks=any(rank.call_sites.lines for rank in ranks)))

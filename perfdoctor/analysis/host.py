@@ -51,7 +51,7 @@ class HostSummary:
     @property
     def ranks(self) -> tuple[int, ...]:
         """The numbers of its ranks, as the host knows them."""
-        return tuple(account.trainer.rank or 0 for account in self.accounts)
+        return tuple(account.rank for account in self.accounts)
 
     @property
     def span(self) -> tuple[datetime, datetime] | None:
@@ -67,7 +67,7 @@ def renumbered(host: HostSummary, numbers: Mapping[int, int]) -> HostSummary:
     """The same host with other numbers for its ranks."""
 
     def changed(account: Account) -> Account:
-        trainer = replace(account.trainer, rank=numbers[account.trainer.rank or 0])
+        trainer = replace(account.trainer, rank=numbers[account.rank])
         waits = {(block, numbers.get(rank, rank)): amounts for (block, rank), amounts in account.waits.items()}
         return replace(account, trainer=trainer, waits=waits)
 

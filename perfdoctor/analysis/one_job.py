@@ -152,5 +152,5 @@ def _where_they_ran_last(hosts: Sequence[HostSummary]) -> list[HostSummary]:
 
 
 def _with_only(host: HostSummary, ranks: set[int]) -> HostSummary:
-    accounts = tuple(account for account in host.accounts if account.trainer.rank in ranks)
+    accounts = tuple(account for account in host.accounts if account.rank in ranks)
     return replace(host, accounts=accounts)

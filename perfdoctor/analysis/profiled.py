@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.attribution.attribute import attribute_long_steps
+from perfdoctor.attribution.attribute import attribute, attribute_long_steps
 from perfdoctor.attribution.traced_steps import ObservedSteps, TracedSteps, join_traced
-from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Profile
@@ -64,7 +64,7 @@ class Profiled:
         from perfdoctor.traces.rank_merge import merge_ranks
 
         ranks = [self.ranks[account.trainer.pid] for account in sampled]
-        traced = merge_ranks(ranks, [account.trainer.rank or 0 for account in sampled]).accounts
+        traced = merge_ranks(ranks, [account.rank for account in sampled]).accounts
         joined = []
         for rank, account, one, excess in zip(ranks, traced, sampled, attribute_long_steps(job), strict=True):
             steps = job.steps.get(one.trainer.pid)
@@ -79,6 +79,21 @@ class Profiled:
     def lengths_ns(self, pid: int) -> list[int]:
         """How long each of them took."""
         return list(map(int, self.ranks[pid].loop.lengths)) if pid in self.ranks else []
+
+
+def account_for(job: JobTimeline) -> tuple[str, list[Account], Profiled]:
+    """Where the time of a job's trainers went, what that rests on, and what was profiled."""
+    accounts, profiled = attribute(job), read_profiles(job.profiles)
+    if profiled.covers(accounts):
+        return TRACED, profiled.join(job, accounts), profiled
+    return level_of(job), accounts, profiled
+
+
+def level_of(job: JobTimeline) -> str:
+    """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
+    trainers = job.processes.trainers
+    inside = bool(trainers) and all(trainer.pid in job.steps and job.steps[trainer.pid].all for trainer in trainers)
+    return INSIDE if inside else OUTSIDE
 
 
 def read_profiles(rows: Sequence[Profile]) -> Profiled:

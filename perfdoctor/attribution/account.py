@@ -253,6 +253,11 @@ class Account:
         return replace(self, own=own, waits=waits)
 
     @property
+    def rank(self) -> int:
+        """The number of its trainer."""
+        return self.trainer.rank or 0
+
+    @property
     def seconds(self) -> float:
         """All attributed time."""
         return self.phases.total
@@ -286,7 +291,7 @@ class Account:
         found: Amounts[tuple[str, int]] = Amounts()
         for amounts in self.own.values():
             for cause, amount in amounts.items():
-                found[cause, self.trainer.rank or 0] += amount
+                found[cause, self.rank] += amount
         for (_, rank), amounts in self.waits.items():
             for cause, amount in amounts.items():
                 found[cause, rank] += amount

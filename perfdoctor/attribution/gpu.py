@@ -331,7 +331,7 @@ def _charged(account: Account, links: float, others: Sequence[tuple[Account, Amo
     for other, doing in others:
         part = beyond * doing.total / total
         if part:
-            account = account.waiting_for(other.trainer.rank or 0, part / waits, doing.fractions())
+            account = account.waiting_for(other.rank, part / waits, doing.fractions())
             waits -= part
     return account
 
@@ -348,7 +348,7 @@ def charge_late_gpus(accounts: Sequence[Account]) -> list[Account]:
     doing = Amounts(
         {cause: amount for cause, amount in late.causes().items() if not cause.startswith("communication.")}
     ).fractions()
-    rank, least = late.trainer.rank or 0, min(spins)
+    rank, least = late.rank, min(spins)
     return [
         account.waiting_for(rank, 1 - least / spin, doing) if spin > least else account
         for account, spin in zip(accounts, spins, strict=True)

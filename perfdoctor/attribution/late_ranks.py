@@ -36,7 +36,7 @@ def charge_excess(accounts: Sequence[Account], samples: Sequence[Sequence[Sample
     """
     seen = len(samples) == len(accounts) and all(map(_has_its_waits, accounts, samples))
     works = list(map(_Work.by_turns, samples)) if seen else list(map(_Work.of_all_time, accounts))
-    by_rank = dict(zip((account.trainer.rank or 0 for account in accounts), works, strict=True))
+    by_rank = dict(zip((account.rank for account in accounts), works, strict=True))
     met = _meetings(by_rank)
     return [_charged(account, by_rank, met) for account in accounts]
 
@@ -49,7 +49,7 @@ def _has_its_waits(account: Account, samples: Sequence[Sampled]) -> bool:
 def _charged(account: Account, works: Mapping[int, _Work], met: Mapping[int, Times]) -> Account:
     waits = dict(account.waits)
     for rank, waited in account.waited_for().items():
-        excess = _excess(works, met, account.trainer.rank or 0, rank)
+        excess = _excess(works, met, account.rank, rank)
         if excess.total <= 0 or waited <= 0:
             continue
         charged = min(1.0, excess.total / waited)

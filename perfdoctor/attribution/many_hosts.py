@@ -33,7 +33,7 @@ def charge_late_rank(accounts: Sequence[Account]) -> list[Account]:
     late = waits.index(min(waits))
     others = [_work(account) for index, account in enumerate(accounts) if index != late]
     doing = _excess(_work(accounts[late]), others, max(waits) - min(waits))
-    rank = accounts[late].trainer.rank or 0
+    rank = accounts[late].rank
     return [
         account if index == late else _waiting_for(account, rank, waited - min(waits), doing)
         for index, (account, waited) in enumerate(zip(accounts, waits, strict=True))

@@ -30,7 +30,7 @@ def find_done_alone(accounts: Sequence[Account]) -> DoneAlone | None:
     """
     rank = late_rank(accounts, thresholds.MIN_SHARE)
     seen = [one for one in accounts if one.seconds]
-    late = next((one for one in seen if one.trainer.rank == rank), None)
+    late = next((one for one in seen if one.rank == rank), None)
     others = [one for one in seen if one is not late]
     if rank is None or late is None or not others:
         return None

@@ -50,7 +50,7 @@ def decide(
     if not late_ranks_explained and (rank := straggler(accounts, UNATTRIBUTED)) is not None:
         costs = 0.0 if cause is None or CAUSES[cause].healthy else by_share.get(cause, 0.0)
         if cause is None or late.get(UNATTRIBUTED, 0.0) >= max(thresholds.MIN_SHARE, costs):
-            waits = [one.waited_for()[rank] / one.seconds for one in accounts if one.trainer.rank != rank]
+            waits = [one.waited_for()[rank] / one.seconds for one in accounts if one.rank != rank]
             summary = say("verdict.late_rank", rank=rank, waits=float(np.mean(waits)))
             return NoVerdict(Why.LATE_RANK, summary, straggler_rank=rank)
     return cause or NoVerdict(Why.UNATTRIBUTED, say("verdict.unattributed"))

@@ -59,6 +59,11 @@ class ProcessRoles:
     world_size: int
     numbered: bool
 
+    @property
+    def ranks(self) -> list[int]:
+        """The numbers of the trainers."""
+        return [trainer.rank or 0 for trainer in self.trainers]
+
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
         return self._by_trainer.get(("worker", pid), [])

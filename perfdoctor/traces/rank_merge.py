@@ -241,7 +241,7 @@ def _attribute_waits(
         sliced = sliced + alike * float(amounts.sum()) / waited
         for (culprit, cause), part_of in charges[late].items():
             for index in np.flatnonzero(sliced).tolist():
-                if numbers[culprit] == account.trainer.rank:  # who waits for a rank that waited for this one
+                if numbers[culprit] == account.rank:  # who waits for a rank that waited for this one
                     attributed = account.own.setdefault(index, Amounts())
                 else:
                     attributed = account.waits.setdefault((index, numbers[culprit]), Amounts())

@@ -214,6 +214,7 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
         """By cause, from the host on which most of it lies."""
         return {cause: found for cause, host in owners.items() if (found := getattr(host.case, name).get(cause))}
 
+    by_cause: dict[str, Any] = {name: of_most(name) for name in _BY_CAUSE}
     return replace(
         leading,
         shares=shares,
@@ -221,7 +222,7 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
         culprits=find_culprits(accounts),
         done_alone=find_done_alone(accounts),
         loops=None if any(host.case.loops is None for host in hosts) else of_most("loops"),
-        **{name: of_most(name) for name in _BY_CAUSE},
+        **by_cause,
     )
 
 

@@ -67,6 +67,8 @@ def settle_with_gpus(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[A
     works = min((one.split.busy - part) * (1 - one.use.slowed) for one, part in zip(on_gpus, held_up, strict=True))
     held = iter(held_up)
     settled = [one.settled(works, next(held)) if isinstance(one, _OnGpu) else one for one in seen]
+    became = {one.rank: _became(before, one) for before, one in zip(whole, settled, strict=True)}
+    settled = [_with_waits_named(one, became) for one in settled]
     links = [one.use.exchanging if isinstance(one, _OnGpu) else None for one in seen]
     charged = iter(charge_late_gpus(charge_idle_gpus(settled, links)))
     return [list(islice(charged, len(some))) for some in accounts]
@@ -182,6 +184,7 @@ def _with_calls(account: Account, busy: float | None) -> tuple[Account, float | 
 
 
 _HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER, LAUNCHING, UNATTRIBUTED)
+_AT_DEVICE = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER, LAUNCHING, STAGING, MAPPING)
 # Whose lines are those of a cause that is only known now.
 _ORIGINS = {KERNEL_LAUNCH: LAUNCHING, SYNCHRONIZATION: DEVICE_WAIT, HOST_TRANSFER: INPUT_WAIT}
 
@@ -238,6 +241,31 @@ def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> Id
     parts = {HOST_TRANSFER: copies + for_input, KERNEL_LAUNCH: rest - waiting}
     parts[cause] = waiting - for_input
     return IdleSplit(busy, measured, {name: part / left for name, part in parts.items() if part > 0})
+
+
+def _became(before: Account, after: Account) -> dict[str, float]:
+    """What the time of a trainer turned out to go to of which the cause was not known before, as fractions."""
+    was, now = Amounts.summed(before.own.values()), Amounts.summed(after.own.values())
+    gained = Amounts({cause: amount - was[cause] for cause, amount in now.items() if amount > was[cause]})
+    return gained.fractions() or {UNATTRIBUTED: 1.0}
+
+
+def _with_waits_named(account: Account, became: Mapping[int, Mapping[str, float]]) -> Account:
+    """The account with causes for what it waits for in ranks that are at their GPUs.
+
+    Args:
+        account: of one trainer, on a GPU or on none.
+        became: by rank, cause to the part of its time at its GPU that went there.
+    """
+
+    def named(rank: int, amounts: Amounts[str]) -> Amounts[str]:
+        at_gpu = sum(amounts[cause] for cause in _AT_DEVICE)
+        if not at_gpu:
+            return amounts
+        known = {cause: amount for cause, amount in amounts.items() if cause not in _AT_DEVICE}
+        return Amounts.summed([known, {cause: part * at_gpu for cause, part in became[rank].items()}])
+
+    return replace(account, waits={key: named(key[1], amounts) for key, amounts in account.waits.items()})
 
 
 def _besides(host: Mapping[str, float]) -> float:

@@ -259,6 +259,22 @@ def test_a_rank_whose_gpu_idles_is_what_the_others_wait_for() -> None:
     assert found[1].causes().fractions().get("communication.bandwidth", 0.0) < 0.05
 
 
+def test_a_rank_without_a_gpu_waits_for_what_a_rank_on_one_spends_its_time_on() -> None:
+    """While that launches, only sums over the whole recording say whether its GPU waits."""
+    reduces = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "reduce", 3000))
+    launches = {DRIVER: 0.2, DISPATCH: 0.5, PYTHON: 0.3}
+    launching = gpu_job(code=launches, rank={"RANK": "0", "WORLD_SIZE": "2"}, busy_fraction=0.4)
+    waiting = [
+        *jobs.process(PID + 50, RANK="1", WORLD_SIZE="2"),
+        *jobs.thread(PID + 50, PID + 50, "S", call="poll"),
+        *jobs.stacks(PID + 50, reduces),
+    ]
+    on_gpu, without = accounts_of([*launching, *waiting])
+    assert without.waited_for()[0] == pytest.approx(without.seconds)
+    assert without.causes().fractions() == pytest.approx(on_gpu.causes().fractions())
+    assert on_gpu.causes().fractions() == pytest.approx({"cpu.kernel_launch": 0.6, "gpu.compute": 0.4}, abs=0.02)
+
+
 @pytest.mark.parametrize(("sent", "waited", "exchanged"), [(7e7, 0.23, 0.02), (1e10, 0.0, 0.25)])
 def test_waits_of_ranks_that_are_late_by_turns_are_for_each_other_as_far_as_links_carry_little(
     sent: float, waited: float, exchanged: float

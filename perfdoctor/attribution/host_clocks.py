@@ -50,17 +50,14 @@ def _offset(first: JobTimeline, theirs: Floats, job: JobTimeline, own: Floats) -
     if found is None:
         return ClockOffset(by_day, error_ns=None)
     begin, end = job.span
-    pieces = [
-        (piece, fitted)
-        for piece in range(begin, end - _PIECE_NS // 2, _PIECE_NS)
-        if end - begin >= 2 * _PIECE_NS
-        and (fitted := _fit(own[(own[:, 0] >= piece) & (own[:, 0] < piece + _PIECE_NS)] - by_day - found[0], theirs))
-    ]
-    if len(pieces) < 2:
+    starts = range(begin, end - _PIECE_NS // 2, _PIECE_NS) if end - begin >= 2 * _PIECE_NS else ()
+    pieces = [own[(own[:, 0] >= start) & (own[:, 0] < start + _PIECE_NS)] for start in starts]
+    fitted = [(piece, fit) for piece in pieces if (fit := _fit(piece - by_day - found[0], theirs))]
+    if len(fitted) < 2:
         return ClockOffset(by_day + round(found[0]), error_ns=round(found[1]))
-    at = np.array([piece + _PIECE_NS / 2 - begin for piece, _ in pieces])
-    drift, ahead = np.polyfit(at, [fitted[0] for _, fitted in pieces], 1)
-    error = max(fitted[1] for _, fitted in pieces)
+    at = [float(piece.mean()) - begin for piece, _ in fitted]
+    drift, ahead = np.polyfit(at, [fit[0] for _, fit in fitted], 1)
+    error = max(fit[1] for _, fit in fitted)
     return ClockOffset(by_day + round(found[0] + ahead), begin, float(drift), round(error))
 
 

@@ -10,6 +10,7 @@ import pytest
 from perfdoctor.analysis.from_hosts import examine_hosts
 from perfdoctor.analysis.one_job import NotOneJobError
 from perfdoctor.attribution.attribute import attribute
+from perfdoctor.attribution.host_clocks import clock_offsets
 from perfdoctor.causes import MODEL_COMPUTE
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
@@ -20,6 +21,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Sample
 from perfdoctor.reports.wording import worded
 from perfdoctor.results import stuck as kinds
+from perfdoctor.timeline.job import JobTimeline
 from tests.builders import jobs
 
 AHEAD_S = 7.25
@@ -101,6 +103,19 @@ def test_steps_that_are_all_alike_leave_the_time_of_day(hold: ExitStack) -> None
     (_, there) = found.job["hosts"]
     assert (there["clock_ahead_s"], there["clock_error_s"]) == (AHEAD_S, None)
     assert "clock" in probes_not_examined(found)
+
+
+def test_clocks_that_run_apart_are_followed_also_in_a_last_short_piece(
+    hold: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "SECONDS", 150)
+    ((punctual, _), (late, _)), drift = steps(), 1e-4
+    first, other = on_hosts(hold, [rank(0, punctual), rank(1, late)])
+    hosts = [JobTimeline(first), JobTimeline(on_other_clock(other, ClockOffset(at_ns=jobs.START, drift=-drift)))]
+    _, found = clock_offsets(hosts)
+    assert found.drift == pytest.approx(drift, rel=0.02)
+    late_by = found.ahead_ns / NS_PER_S - AHEAD_S
+    assert late_by == pytest.approx(1 / jobs.PER_S, abs=0.002)  # it is seen to leave a sample later
 
 
 def test_ranks_that_nobody_watched_are_named(hold: ExitStack) -> None:

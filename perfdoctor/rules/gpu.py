@@ -82,14 +82,12 @@ def level_ranks(kind: str, culprit: int | None) -> tuple[Advice, ...]:
     """Advice for ranks of unequal work, as a replay of their operations shows.
 
     Args:
-        kind: ``rank``, ``stage``, ``changing`` or ``none``.
+        kind: ``rank``, ``stage`` or ``changing``.
         culprit: number of the rank or stage, None where there is not a single one.
     """
     if kind == "rank":
         return (advise("gpu.compare_kernels"), advise("gpu.leave_rank_out", rank=culprit))
-    if kind == "stage":
-        return (advise("gpu.move_layers", stage=culprit),)
-    return (advise("gpu.same_cost"),) if kind == "changing" else ()
+    return (advise("gpu.move_layers", stage=culprit) if kind == "stage" else advise("gpu.same_cost"),)
 
 
 def _move_less_memory(case: Case) -> Iterator[Advice]:

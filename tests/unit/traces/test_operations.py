@@ -1,5 +1,6 @@
 """Tables of operations: two of real jobs whose slowdown is published, and made ones with a planted answer."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ import pandas as pd
 import pytest
 
 from perfdoctor.__main__ import main
+from perfdoctor.diagnosis import Diagnosis, Fix
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.operations.table import build_graph, read_table
+from perfdoctor.operations.table import COLUMNS, build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
 from tests.builders.traces import diagnose_table
 from tests.files import real
@@ -17,6 +19,11 @@ from tests.files import real
 def what_if(path: Path) -> WhatIf:
     table = read_table(path)
     return ask_what_if(table, build_graph(table))
+
+
+def advised(diagnosis: Diagnosis) -> list[str]:
+    assert diagnosis.verdict_finding is not None
+    return [fix.title for fix in diagnosis.verdict_finding.fixes if isinstance(fix, Fix)]
 
 
 # The published values: slowdown, and what of it fixing the worst rank and the worst stage explains.
@@ -65,7 +72,7 @@ def data_parallel(works: np.ndarray) -> pd.DataFrame:
                 ("optimizer", meet + 0.3, meet + 0.5),
             ]
             rows += [(rank, 0, rank, step, kind, begin, end - begin, 0) for kind, begin, end in spans]
-    return pd.DataFrame(rows, columns=["dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"])
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def written(works: list[list[float]], path: Path) -> Path:
@@ -84,11 +91,46 @@ def test_one_slow_rank(tmp_path: Path) -> None:
     assert waits == pytest.approx([8 / 12.5, 8 / 12.5, 0.0, 8 / 12.5], abs=0.001)
 
 
+def pipeline(works: list[float], path: Path) -> Path:
+    """Stages of two ranks each, which compute for as long as told for each of eight batches, and hand it on."""
+    rows: list[tuple[int, str, float, float, int]] = []
+    free = [0.0 for _ in works]
+    for batch, (stage, work) in product(range(8), enumerate(works)):
+        if stage:
+            met = max(free[stage - 1 : stage + 1]) + 0.1
+            for one, kind in ((stage - 1, "forward-send"), (stage, "forward-recv")):
+                rows.append((one, kind, free[one], met - free[one], batch))
+                free[one] = met
+        rows.append((stage, "forward-compute", free[stage], work, batch))
+        free[stage] += work
+    met = max(free) + 0.1
+    rows += [(stage, "optimizer-clip-main-grad", begin, met - begin, 0) for stage, begin in enumerate(free)]
+    places = product(range(2), range(5))
+    table = [(of, row[0], 2 * row[0] + of, step, *row[1:]) for (of, step), row in product(places, rows)]
+    pd.DataFrame(table, columns=list(COLUMNS)).to_csv(path, index=False)
+    return path
+
+
+def test_a_stage_with_too_much_work(tmp_path: Path) -> None:
+    path = pipeline([1.0, 1.0, 4.0], tmp_path / "stages.csv")
+    found = what_if(path)
+    assert found.slowdown == pytest.approx(35.0 / 21.7)  # the mean is 2, and each of nine exchanges takes 0.1
+    assert (found.kind, found.culprit) == ("stage", 2)
+    diagnosis = diagnose_table(path)
+    assert diagnosis.verdict.straggler_rank is None
+    assert "Stage 2 of the pipeline has more work than the others (ranks 4, 5)" in str(diagnosis.verdict.summary)
+    assert advised(diagnosis) == ["Move layers away from pipeline stage 2"]
+
+
 def test_another_rank_in_each_step(tmp_path: Path) -> None:
     works = [[10.0 if (rank + step) % 4 == 0 else 4.0 for rank in range(4)] for step in range(8)]
-    found = what_if(written(works, tmp_path / "moving.csv"))
+    path = written(works, tmp_path / "moving.csv")
+    found = what_if(path)
     assert found.slowdown == pytest.approx(10.5 / 6.0)
     assert (found.kind, found.culprit) == ("changing", None)
+    diagnosis = diagnose_table(path)
+    assert (diagnosis.verdict.straggler_rank, diagnosis.verdict.predicted_speedup) == (None, pytest.approx(10.5 / 6.0))
+    assert advised(diagnosis) == ["Give all ranks batches of the same cost"]
 
 
 def test_equal_ranks_are_not_called_ill(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def _require_one_job(jobs: Sequence[JobTimeline]) -> None:
 
 
 # What a case has by cause.
-_BY_CAUSE = ("kernels", "operators", "paths", "lines", "below", "python_lines", "called_lines")
+_BY_CAUSE = ("kernels", "operators", "paths", "lines", "below", "library_calls", "python_lines", "called_lines")
 
 
 def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Account]) -> Case:

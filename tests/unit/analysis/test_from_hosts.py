@@ -11,10 +11,11 @@ from perfdoctor.analysis.from_hosts import examine_hosts
 from perfdoctor.analysis.one_job import NotOneJobError
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.host_clocks import clock_offsets
-from perfdoctor.causes import MODEL_COMPUTE
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD, STORAGE_READ
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.frames import Frame
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.other_clock import ClockOffset, on_other_clock
 from perfdoctor.recording.reader import Recording
@@ -39,12 +40,12 @@ def steps(seed: int = 1) -> list[tuple[str, int]]:
     return [(punctual, 0), (late, 1)]
 
 
-def rank(number: int, states: str, size: int = 2) -> list[Sample]:
+def rank(number: int, states: str, size: int = 2, stacks: Sequence[tuple[Frame, ...]] = (IN_MODEL,)) -> list[Sample]:
     """A host with one trainer; process ids are the same on all of them."""
     return [
         *jobs.process(100, RANK=str(number), WORLD_SIZE=str(size)),
         *jobs.thread(100, 100, states, run=states.count("R") / len(states)),
-        *jobs.stacks(100, IN_MODEL),
+        *jobs.stacks(100, *stacks),
         *jobs.readings("host", "usable_cores", 8.0),
     ]
 
@@ -96,6 +97,25 @@ def waited(punctual: str, late: str) -> float:
     ]
     account = attribute(jobs.timeline(both))[0]
     return account.waited_for()[1] / account.seconds
+
+
+def test_libraries_that_a_cause_calls_are_those_of_the_host_where_most_of_it_lies(hold: ExitStack) -> None:
+    image = Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "Image.rotate", 900)
+    signal = Frame("/v/lib/python3.11/site-packages/scipy/signal/_filter.py", "lfilter", 900)
+    computes = rank(0, "R", stacks=(IN_MODEL, (jobs.OWN, image)))
+    reads = rank(1, "RRRD", stacks=(IN_MODEL, (jobs.OWN, signal)))
+    found = examine_hosts(on_hosts(hold, [computes, reads]))
+    called = {
+        finding.cause: str(dict(one.value.values)["what"])  # type: ignore[union-attr]
+        for finding in found.findings
+        for one in finding.evidence
+        if one.name == say("finding.library_call")
+    }
+    assert called == {
+        MODEL_COMPUTE: "PIL Image.rotate",
+        PYTHON_OVERHEAD: "PIL Image.rotate",
+        STORAGE_READ: "scipy lfilter",
+    }
 
 
 def test_steps_that_are_all_alike_leave_the_time_of_day(hold: ExitStack) -> None:

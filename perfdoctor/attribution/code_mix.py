@@ -19,6 +19,7 @@ from perfdoctor.attribution.device_host import (
     LAUNCHES,
     WAITS,
     launching_in,
+    maps_memory,
     waits_in_kernel,
     with_device,
     with_missing,
@@ -232,6 +233,7 @@ class CodeMix:
         of_lines: what certainly ran at lines of the job's own.
         located: it is known where in its code the process is; if not, neither is what its Python code is for.
         on_gpu: the process computes on a GPU.
+        mapping: of each phase's running time, the part in which the kernel allocates and frees the GPU's memory.
     """
 
     by_phase: Mixes
@@ -243,6 +245,7 @@ class CodeMix:
     of_lines: CodeOfLines = NO_CODE
     located: bool = True
     on_gpu: bool = False
+    mapping: Mapping[str, float] = field(default_factory=dict)
 
     def causes(self, location: CodeLocation, *, held_up: bool) -> Mapping[str, float]:
         """What running at a location counts for, ``spin`` included, summing to 1."""
@@ -262,13 +265,14 @@ class CodeMix:
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
-def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix:
+def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, *, allocates: bool = False) -> CodeMix:
     """Measures the mix of one trainer's main thread.
 
     Args:
         job: the job.
         pid: the trainer.
-        in_kernel: of its running time, the part in the kernel that nothing explains but waits for a GPU.
+        in_kernel: of its running time, the part in the kernel that nothing explains but what a GPU's driver does there.
+        allocates: it allocates and frees a GPU's memory.
     """
     located, on_gpu = job.locator.is_known(pid), job.gpus.used_by(pid)
     undisturbed, held_up = count_code(job, pid)
@@ -278,8 +282,10 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix
     calls_only = on_gpu and has_loader(job, {pid})
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
     running = running_by_phase(job, pid)
+    mapping: Mapping[str, float] = {}
     if on_gpu and in_kernel:
-        missing = waits_in_kernel(both, running, in_kernel)
+        missing = waits_in_kernel(both, running, in_kernel, allocates=allocates)
+        mapping = maps_memory(both, running, in_kernel, missing, CLAIMED | {PREPARES}) if allocates else {}
         undisturbed, held_up, both = (with_missing(counts, missing) for counts in (undisturbed, held_up, both))
     blurred = is_blurred(job, pid)
     # A copy to the device takes long enough to be met where it is; the driver's code shows it among what prepares.
@@ -306,6 +312,7 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0) -> CodeMix
         of_lines=code_of_lines(certain, on_gpu=on_gpu),
         located=located or blurred,
         on_gpu=on_gpu,
+        mapping=mapping,
     )
 
 

@@ -37,7 +37,6 @@ class Habits:
         gil_switching: the part of its running time that switching the GIL takes.
         allocates: calls of a GPU's driver give back memory and ask for it again: there is no more of it, or the trainer
             empties PyTorch's cache.
-        allocating: the part that allocating and freeing memory of a GPU takes, where it does so.
         waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
         taking_apart: of the time in which it prepares a batch, the part that is for the objects that it came as.
         computes_beside: what it computes below the model's passes is for somebody else than the training.
@@ -49,7 +48,6 @@ class Habits:
     forks: tuple[Forks, ...] = ()
     gil_switching: float = 0.0
     allocates: bool = False
-    allocating: float = 0.0
     waits_awake: frozenset[str] = frozenset()
     taking_apart: float = 0.0
     computes_beside: bool = False
@@ -75,7 +73,7 @@ def read_context(job: JobTimeline) -> Context:
 def _habits(job: JobTimeline, trainer: Process) -> Habits:
     allocates, switching = _allocates(job, trainer), gil_switching(job, trainer.pid)
     in_kernel = _kernel_time_beyond_usual(job, trainer.pid)
-    code = read_code_mix(job, trainer.pid, 0.0 if allocates else max(0.0, in_kernel - switching))
+    code = read_code_mix(job, trainer.pid, max(0.0, in_kernel - switching), allocates=allocates)
     return Habits(
         code=code,
         writing=read_writing(job, trainer),
@@ -83,7 +81,6 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         forks=read_forks(job, trainer),
         gil_switching=switching,
         allocates=allocates,
-        allocating=in_kernel if allocates else 0.0,
         waits_awake=_waits_awake(job, trainer, code),
         taking_apart=_taking_apart(job, trainer),
         computes_beside=_computes_beside(job, trainer),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import DRIVERS
@@ -49,36 +49,78 @@ def launching_in(counts: Mapping[str, float]) -> float:
 
 
 def waits_in_kernel(
-    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float
+    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float, *, allocates: bool = False
 ) -> dict[str, Counter[str]]:
     """Which samples are missing of each phase since the host of a GPU waits in the kernel, for each one that is there.
 
     Samples are of user mode. Where a host yields its core between looks at the device, or the kernel's shared page has
     no clock for it, a wait is mostly in the kernel. Whoever asks for the time waits for results in that phase. Where
     nobody does, the launch queue is full (seen on an H200 with driver 580: sched_yield takes 15 to 40 % of the running
-    time then, and hardly any sample is of the clock).
+    time then, and hardly any sample is of the clock). What yields do not account for may be anything else; of a job
+    that allocates the device's memory, the driver's calls.
 
     Args:
         by_phase: samples by the phase of their times.
         running: the running time by phase, in fractions.
         in_kernel: of the running time, the part in the kernel that nothing else explains.
+        allocates: the driver is called to allocate and free memory.
     """
+    asks = {phase for phase, counts in by_phase.items() if _asks_time(counts)}
+    for_results = set() if allocates else asks
+    found: dict[str, Counter[str]] = {}
+    for phase, missing in _missing(by_phase, running, in_kernel, for_results or by_phase).items():
+        counts = by_phase[phase]
+        waits = missing if for_results else min(missing, thresholds.KERNEL_PER_YIELD * counts["yield"])
+        if waits:
+            found[phase] = Counter({"clock" if phase in asks else QUEUED: waits / counts.total()})  # type: ignore[dict-item]
+    return found
+
+
+def _asks_time(counts: Counter[str]) -> bool:
+    """Whether what runs in a phase asks for the time as often as a host that waits in it for long enough to matter."""
+    return counts["clock"] >= max(thresholds.CERTAIN_CODE_SAMPLES, _CLOCK_OF_WAITS * counts.total())
+
+
+def _missing(
+    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float, phases: Collection[str]
+) -> dict[str, float]:
+    """How many samples are missing of each of some phases, as far as time in the kernel explains it."""
     sampled = sum(counts.total() for counts in by_phase.values())
     unsampled = sampled * in_kernel / (1 - in_kernel) if in_kernel < 1 else 0.0
-    for_results = {
-        phase
-        for phase, counts in by_phase.items()
-        if counts["clock"] >= max(thresholds.CERTAIN_CODE_SAMPLES, _CLOCK_OF_WAITS * counts.total())
-    }
     missing = {
-        phase: max(0.0, running.get(phase, 0.0) * (sampled + unsampled) - counts.total())
-        for phase, counts in by_phase.items()
-        if counts and (phase in for_results or not for_results)
+        phase: max(0.0, running.get(phase, 0.0) * (sampled + unsampled) - by_phase[phase].total())
+        for phase in phases
+        if by_phase[phase]
     }
     total = sum(missing.values())
-    known = min(1.0, unsampled / total) if total else 0.0
-    kind = "clock" if for_results else QUEUED
-    return {phase: Counter({kind: known * count / by_phase[phase].total()}) for phase, count in missing.items()}
+    return {phase: count * min(1.0, unsampled / total) if total else 0.0 for phase, count in missing.items()}
+
+
+def maps_memory(
+    by_phase: Mapping[str, Counter[str]],
+    running: Mapping[str, float],
+    in_kernel: float,
+    waits: Mapping[str, Counter[str]],
+    busy_otherwise: Collection[str],
+) -> dict[str, float]:
+    """Of each phase's running time, the part in which the kernel allocates and frees the device's memory.
+
+    It is the same in all phases in which it may: what one of them gives back another one asks for again.
+
+    Args:
+        by_phase: samples by the phase of their times.
+        running: the running time by phase, in fractions.
+        in_kernel: of the running time, the part in the kernel that nothing else explains.
+        waits: which part of that is waits (``waits_in_kernel``).
+        busy_otherwise: phases in which the kernel has other things to do: it reads, writes, and clears new pages.
+    """
+    missing = _missing(by_phase, running, in_kernel, by_phase)
+    phases = [phase for phase, part in running.items() if phase not in busy_otherwise and part > 0]
+    mapping = sum(missing.get(phase, 0.0) for phase in phases)
+    mapping -= sum(kinds.total() * by_phase[phase].total() for phase, kinds in waits.items() if phase in phases)
+    whole = sum(counts.total() for counts in by_phase.values()) / (1 - in_kernel)
+    part = mapping / whole / sum(running[phase] for phase in phases) if mapping > 0 else 0.0
+    return dict.fromkeys(phases, min(1.0, part))
 
 
 def with_missing(by_phase: Mapping[str, Counter[str]], missing: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.attribution.code_mix import SPIN
+from perfdoctor.attribution.code_mix import SPIN, phase_of
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.forks import after_forks
 from perfdoctor.attribution.share import (
@@ -54,7 +54,8 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
         context.job, seen.pid, seen.time_ns, (share for share in shares if share.cause in queued)
     )
     shares = after_forks(shares, habits.forks, seen.time_ns, causes)
-    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MAPPING, habits.allocating)):
+    mapping = habits.code.mapping.get(phase_of(location), 0.0)
+    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MAPPING, mapping)):
         if part:
             by_holder = cause == GIL_CONTENTION
             line = line_of_holder(context.job, seen.pid, seen.time_ns) if by_holder else location.line

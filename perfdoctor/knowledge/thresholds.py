@@ -212,6 +212,11 @@ CLOCK_IN_WAITS = Threshold(
     "of a wait for the device",
     "recorded on a B200: a synchronize spins mostly in the driver and the clock; a tenth at the least",
 )
+KERNEL_PER_YIELD = Threshold(
+    6.0,
+    "samples missed in the kernel for one in sched_yield",
+    "nine jobs on an H200 whose launch queue was full: 3.5 to 6 (driver 580, Linux 6.18)",
+)
 INTERPRETER_PER_LAUNCH = Threshold(
     0.5,
     "samples in the interpreter for one in dispatcher or driver",

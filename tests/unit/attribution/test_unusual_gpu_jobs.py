@@ -8,7 +8,7 @@ from perfdoctor.attribution.attribute import attribute
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Fact, Sample
 from tests.builders import jobs
-from tests.builders.gpu_hosts import DISPATCH, DRIVER, FORWARD, HSA, LOOP, PID, PYTHON, SPIN, gpu_job, shares
+from tests.builders.gpu_hosts import BACKWARD, DISPATCH, DRIVER, FORWARD, HSA, LOOP, PID, PYTHON, SPIN, gpu_job, shares
 
 ARITHMETIC = ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel")
 
@@ -128,6 +128,32 @@ def test_time_in_the_kernel_is_no_wait_of_a_host_that_never_asks_for_the_time() 
     launching = {DRIVER: 0.15, DISPATCH: 0.4, PYTHON: 0.2}
     found = shares(gpu_job(code=launching, busy_fraction=0.6))
     assert found["cpu.kernel_launch"] == pytest.approx(0.4, abs=0.02)
+
+
+YIELD = ("libc.so.6", "__sched_yield")
+FULL_MEMORY = {"memory_used_bytes": 78e9, "memory_total_bytes": 80e9}
+
+
+@pytest.mark.parametrize(("yields", "pressure"), [(0.08, 0.0), (0.0, 0.4)])
+def test_time_in_the_kernel_is_a_wait_for_room_as_far_as_the_host_yields(yields: float, pressure: float) -> None:
+    """With all memory in use, the kernel may allocate and free it; whoever is far ahead does neither."""
+    launching = {YIELD: yields, DRIVER: 0.3 - yields, DISPATCH: 0.22, PYTHON: 0.03}
+    found = shares(gpu_job(code=launching, stacks=(FORWARD, BACKWARD), busy_fraction=1.0, **FULL_MEMORY))
+    assert found.get("gpu.memory_pressure", 0.0) == pytest.approx(pressure, abs=0.05)
+
+
+SAVE = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/serialization.py", "_save", 9))
+
+
+def test_what_the_kernel_does_while_a_checkpoint_is_written_allocates_no_memory_of_the_gpu() -> None:
+    samples = gpu_job(code={}, stacks=(*[FORWARD] * 10, *[SAVE] * 10), busy_fraction=0.5, **FULL_MEMORY)
+    for (image, symbol), part in {DRIVER: 0.2, DISPATCH: 0.7, PYTHON: 0.05}.items():
+        for second in range(jobs.SECONDS):  # the kernel writes in the second half of each
+            times = round(part * CODE_FREQUENCY / 2)
+            samples += jobs.code(PID, image, symbol, times, from_s=second, until_s=second + 0.47)
+    found = shares(samples)
+    assert found["io.checkpoint_write"] == pytest.approx(0.5, abs=0.05)
+    assert found.get("gpu.memory_pressure", 0.0) < 0.05
 
 
 @pytest.mark.parametrize(

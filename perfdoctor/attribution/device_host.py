@@ -29,6 +29,9 @@ def with_device(counts: Mapping[str, float], *, asks_time: bool = True) -> Count
         asks_time: the driver's waits for results do; they were seen to, at least once in some phase, or others yield.
     """
     split = Counter(counts)
+    for_pool = split["yield"] * _of_pool(counts)
+    split["yield"] -= for_pool  # type: ignore[assignment]
+    split["spin"] += for_pool  # type: ignore[assignment]
     driver = sum(split.pop(kind, 0) for kind in DRIVERS)
     clock, dispatch, yields = (split.pop(kind, 0) for kind in ("clock", "dispatch", "yield"))
     launching = min(driver, thresholds.DRIVER_PER_DISPATCH * dispatch)
@@ -71,9 +74,16 @@ def waits_in_kernel(
     for phase, missing in _missing(by_phase, running, in_kernel, for_results or by_phase).items():
         counts = by_phase[phase]
         waits = missing if for_results else min(missing, thresholds.KERNEL_PER_YIELD * counts["yield"])
-        if waits:
-            found[phase] = Counter({"clock" if phase in asks else QUEUED: waits / counts.total()})  # type: ignore[dict-item]
+        for_pool = waits * _of_pool(counts) if counts["yield"] else 0.0
+        kinds = {"clock" if phase in asks else QUEUED: waits - for_pool, "spin": for_pool}
+        found[phase] = Counter({kind: count / counts.total() for kind, count in kinds.items() if count})  # type: ignore[misc]
     return found
+
+
+def _of_pool(counts: Mapping[str, float]) -> float:
+    """Of what yields the core, the part at barriers of the intra-op pool: its threads wait awake as well."""
+    spin, driver = counts.get("spin", 0), sum(counts.get(kind, 0) for kind in DRIVERS)
+    return spin / (spin + driver) if spin else 0.0
 
 
 def _asks_time(counts: Counter[str]) -> bool:

@@ -143,17 +143,40 @@ def test_time_in_the_kernel_is_a_wait_for_room_as_far_as_the_host_yields(yields:
 
 
 SAVE = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/serialization.py", "_save", 9))
+MAKE_BATCH = (Frame(jobs.OWN.file, jobs.OWN.function, 6), Frame(jobs.OWN.file, "augment", 60))
+
+
+def by_halves(first: tuple[Frame, ...], code: Mapping[tuple[str, str], float], **levels: float) -> list[Sample]:
+    """A GPU's host that does something in the first half of each second, in the kernel but for this, and launches."""
+    samples = gpu_job(code={}, stacks=(*[first] * 10, *[FORWARD] * 10), **levels)
+    for begin, kinds in ((0.0, code), (0.5, {DRIVER: 0.2, DISPATCH: 0.7, PYTHON: 0.05})):
+        for (image, symbol), part in kinds.items():
+            for second in range(jobs.SECONDS):
+                span = {"from_s": second + begin, "until_s": second + begin + 0.47}
+                samples += jobs.code(PID, image, symbol, round(part * CODE_FREQUENCY / 2), **span)
+    return samples
 
 
 def test_what_the_kernel_does_while_a_checkpoint_is_written_allocates_no_memory_of_the_gpu() -> None:
-    samples = gpu_job(code={}, stacks=(*[FORWARD] * 10, *[SAVE] * 10), busy_fraction=0.5, **FULL_MEMORY)
-    for (image, symbol), part in {DRIVER: 0.2, DISPATCH: 0.7, PYTHON: 0.05}.items():
-        for second in range(jobs.SECONDS):  # the kernel writes in the second half of each
-            times = round(part * CODE_FREQUENCY / 2)
-            samples += jobs.code(PID, image, symbol, times, from_s=second, until_s=second + 0.47)
-    found = shares(samples)
+    found = shares(by_halves(SAVE, {}, busy_fraction=0.5, **FULL_MEMORY))
     assert found["io.checkpoint_write"] == pytest.approx(0.5, abs=0.05)
     assert found.get("gpu.memory_pressure", 0.0) < 0.05
+
+
+@pytest.mark.parametrize("memory", [{}, FULL_MEMORY])
+def test_new_pages_of_a_batch_that_the_kernel_clears_belong_to_its_preparation(memory: Mapping[str, float]) -> None:
+    """They are no wait for the GPU, and none of its memory."""
+    code = {ARITHMETIC: 0.3, PYTHON: 0.2, DISPATCH: 0.1}
+    found = shares(by_halves(MAKE_BATCH, code, busy_fraction=0.4, **memory))
+    assert found["cpu.input_preprocessing"] == pytest.approx(0.48, abs=0.05)
+
+
+def test_whoever_yields_at_barriers_of_the_pool_waits_for_no_gpu() -> None:
+    """Intel's OpenMP yields the core there; here beside an optimizer that computes on the CPU."""
+    updates = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/optim/adam.py", "step", 9))
+    code = {("libiomp5.so", "~"): 0.3, YIELD: 0.1, ARITHMETIC: 0.2}
+    found = shares(by_halves(updates, code, busy_fraction=0.4))
+    assert found["cpu.python_overhead"] == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def waits_in_kernel(
         waits = missing if for_results else min(missing, thresholds.KERNEL_PER_YIELD * counts["yield"])
         for_pool = waits * _of_pool(counts) if counts["yield"] else 0.0
         kinds = {"clock" if phase in asks else QUEUED: waits - for_pool, "spin": for_pool}
-        found[phase] = Counter({kind: count / counts.total() for kind, count in kinds.items() if count})  # type: ignore[misc]
+        found[phase] = Counter({kind: count / counts.total() for kind, count in kinds.items() if count})
     return found
 
 
@@ -110,24 +110,23 @@ def maps_memory(
     by_phase: Mapping[str, Counter[str]],
     running: Mapping[str, float],
     in_kernel: float,
-    waits: Mapping[str, Counter[str]],
     busy_otherwise: Collection[str],
 ) -> dict[str, float]:
     """Of each phase's running time, the part in which the kernel allocates and frees the device's memory.
 
-    It is the same in all phases in which it may: what one of them gives back another one asks for again.
+    That is what yields do not account for (``waits_in_kernel``). It is the same in all phases in which it may: what one
+    of them gives back another one asks for again.
 
     Args:
         by_phase: samples by the phase of their times.
         running: the running time by phase, in fractions.
         in_kernel: of the running time, the part in the kernel that nothing else explains.
-        waits: which part of that is waits (``waits_in_kernel``).
         busy_otherwise: phases in which the kernel has other things to do: it reads, writes, and clears new pages.
     """
     missing = _missing(by_phase, running, in_kernel, by_phase)
     phases = [phase for phase, part in running.items() if phase not in busy_otherwise and part > 0]
-    mapping = sum(missing.get(phase, 0.0) for phase in phases)
-    mapping -= sum(kinds.total() * by_phase[phase].total() for phase, kinds in waits.items() if phase in phases)
+    yields = sum(by_phase[phase]["yield"] for phase in phases if phase in by_phase)
+    mapping = sum(missing.get(phase, 0.0) for phase in phases) - thresholds.KERNEL_PER_YIELD * yields
     whole = sum(counts.total() for counts in by_phase.values()) / (1 - in_kernel)
     part = mapping / whole / sum(running[phase] for phase in phases) if mapping > 0 else 0.0
     return dict.fromkeys(phases, min(1.0, part))

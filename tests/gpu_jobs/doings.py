@@ -27,7 +27,8 @@ class Waits:
         if how == "spin":
             return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.01, gil=self._holds_gil)
         if how == "yield":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.6, gil=self._holds_gil)
+            code = (*_spin(self._unsure.vdso), places.YIELD)
+            return Doing(stacks=stacks, code=code, system=0.6, gil=self._holds_gil)
         target = {"futex": "", "poll": "anon:eventfd", "ioctl": "file:/dev/nvidia0"}[how]
         return Doing("S", how, target, stacks)
 

@@ -24,6 +24,7 @@ from perfdoctor.reports.json import render
 from perfdoctor.reports.language import language
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.wording import worded_fixes
+from perfdoctor.timeline.gpus import Gpus
 from tests.builders.phrases import ascii_marks, english_runs
 from tests.files import ROOT
 from tests.recordings import corpus, packing
@@ -73,6 +74,14 @@ def english_in(diagnosis: Diagnosis) -> list[str]:
         text += "\n" + LEFT_OUT.sub("\n", html.render(diagnosis))
         code = set(code_of(diagnosis))
     return english_runs("\n".join(line for line in text.splitlines() if line.strip() not in code))
+
+
+@pytest.mark.parametrize("name", [name for name in corpus.names() if name.startswith("gpu_")])
+def test_full_memory_by_itself_is_no_lack_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the jobs on a GPU, those whose launch queue was full spend much time in the kernel, and allocate nothing."""
+    monkeypatch.setattr(Gpus, "memory_used", lambda gpus, pid: 0.95)
+    found = corpus.examined(corpus.FOLDER / f"{name}{corpus.SUFFIX}").verdict.cause
+    assert found == examined(name).verdict.cause
 
 
 @pytest.mark.parametrize("name", corpus.names())

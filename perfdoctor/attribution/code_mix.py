@@ -265,14 +265,14 @@ class CodeMix:
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
-def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, *, allocates: bool = False) -> CodeMix:
+def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, allocating: float | None = None) -> CodeMix:
     """Measures the mix of one trainer's main thread.
 
     Args:
         job: the job.
         pid: the trainer.
         in_kernel: of its running time, the part in the kernel that nothing explains but what a GPU's driver does there.
-        allocates: it allocates and frees a GPU's memory.
+        allocating: the most of it that can be for allocating and freeing a GPU's memory; None where it does neither.
     """
     located, on_gpu = job.locator.is_known(pid), job.gpus.used_by(pid)
     undisturbed, held_up = count_code(job, pid)
@@ -284,8 +284,9 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, *, allocat
     running = running_by_phase(job, pid)
     mapping: Mapping[str, float] = {}
     if on_gpu and in_kernel:
-        missing = waits_in_kernel(both, running, in_kernel, allocates=allocates)
-        mapping = maps_memory(both, running, in_kernel, CLAIMED | {PREPARES}) if allocates else {}
+        missing = waits_in_kernel(both, running, in_kernel, allocates=allocating is not None)
+        if allocating is not None:
+            mapping = maps_memory(both, running, in_kernel, allocating, CLAIMED | {PREPARES})
         undisturbed, held_up, both = (with_missing(counts, missing) for counts in (undisturbed, held_up, both))
     blurred = is_blurred(job, pid)
     # A copy to the device takes long enough to be met where it is; the driver's code shows it among what prepares.

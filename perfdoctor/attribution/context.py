@@ -19,6 +19,7 @@ from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.locator import Spans
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
+from perfdoctor.timeline.threads import Floats, ThreadSeries
 
 # The trainer waits for a batch that loader workers prepare, or takes it over.
 LOADER_WAITS = ("loader wait", "hand over")
@@ -72,8 +73,9 @@ def read_context(job: JobTimeline) -> Context:
 
 def _habits(job: JobTimeline, trainer: Process) -> Habits:
     allocates, switching = _allocates(job, trainer), gil_switching(job, trainer.pid)
-    in_kernel = _kernel_time_beyond_usual(job, trainer.pid)
-    code = read_code_mix(job, trainer.pid, max(0.0, in_kernel - switching), allocates=allocates)
+    in_kernel = max(0.0, _kernel_time_beyond_usual(job, trainer.pid) - switching)
+    allocating = max(0.0, in_kernel - _fresh_pages(job, trainer.pid)) if allocates else None
+    code = read_code_mix(job, trainer.pid, in_kernel, allocating)
     return Habits(
         code=code,
         writing=read_writing(job, trainer),
@@ -194,11 +196,25 @@ def gil_switching(job: JobTimeline, pid: int) -> float:
     counted = np.flatnonzero(~np.isnan(main.voluntary))
     if len(counted) < 2:
         return 0.0
+    start, end = int(main.counted_ns[counted[0]]), int(main.counted_ns[counted[-1]])
+    switches = _for_each_second(main, main.voluntary)
+    return min(kernel_time(job, pid, start, end), switches * thresholds.GIL_SWITCH_S)
+
+
+def _fresh_pages(job: JobTimeline, pid: int) -> float:
+    """Of the time in which a trainer's main thread runs, the part in which the kernel clears new pages for it."""
+    main = job.threads.main(pid)
+    return 0.0 if main is None else _for_each_second(main, main.minor_faults) * job.minor_fault_s
+
+
+def _for_each_second(thread: ThreadSeries, count: Floats) -> float:
+    """How much a thread's counter grows in a second for which it runs; 0 where it was not read."""
+    counted = np.flatnonzero(~np.isnan(count))
+    if len(counted) < 2:
+        return 0.0
     first, last = counted[0], counted[-1]
-    running_s = float(main.run_ns[last] - main.run_ns[first]) / NS_PER_S
-    switches = float(main.voluntary[last] - main.voluntary[first])
-    start, end = int(main.counted_ns[first]), int(main.counted_ns[last])
-    return min(kernel_time(job, pid, start, end), switches * thresholds.GIL_SWITCH_S / running_s) if running_s else 0.0
+    running_s = float(thread.run_ns[last] - thread.run_ns[first]) / NS_PER_S
+    return float(count[last] - count[first]) / running_s if running_s else 0.0
 
 
 def kernel_time(job: JobTimeline, pid: int, start_ns: int, end_ns: int) -> float:

@@ -110,6 +110,7 @@ def maps_memory(
     by_phase: Mapping[str, Counter[str]],
     running: Mapping[str, float],
     in_kernel: float,
+    most: float,
     busy_otherwise: Collection[str],
 ) -> dict[str, float]:
     """Of each phase's running time, the part in which the kernel allocates and frees the device's memory.
@@ -121,6 +122,7 @@ def maps_memory(
         by_phase: samples by the phase of their times.
         running: the running time by phase, in fractions.
         in_kernel: of the running time, the part in the kernel that nothing else explains.
+        most: the same without what something else is known to be.
         busy_otherwise: phases in which the kernel has other things to do: it reads, writes, and clears new pages.
     """
     missing = _missing(by_phase, running, in_kernel, by_phase)
@@ -128,7 +130,7 @@ def maps_memory(
     yields = sum(by_phase[phase]["yield"] for phase in phases if phase in by_phase)
     mapping = sum(missing.get(phase, 0.0) for phase in phases) - thresholds.KERNEL_PER_YIELD * yields
     whole = sum(counts.total() for counts in by_phase.values()) / (1 - in_kernel)
-    part = mapping / whole / sum(running[phase] for phase in phases) if mapping > 0 else 0.0
+    part = min(mapping / whole, most) / sum(running[phase] for phase in phases) if mapping > 0 else 0.0
     return dict.fromkeys(phases, min(1.0, part))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Fact, Sample
+from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Fact, Sample, ThreadSample, ThreadSeen
 from tests.builders import jobs
 from tests.builders.gpu_hosts import BACKWARD, DISPATCH, DRIVER, FORWARD, HSA, LOOP, PID, PYTHON, SPIN, gpu_job, shares
 
@@ -169,6 +169,20 @@ def test_new_pages_of_a_batch_that_the_kernel_clears_belong_to_its_preparation(m
     code = {ARITHMETIC: 0.3, PYTHON: 0.2, DISPATCH: 0.1}
     found = shares(by_halves(MAKE_BATCH, code, busy_fraction=0.4, **memory))
     assert found["cpu.input_preprocessing"] == pytest.approx(0.48, abs=0.05)
+
+
+def test_pages_of_the_host_that_the_kernel_clears_are_no_memory_of_the_gpu() -> None:
+    """Results that are copied into new memory after each step: 100,000 pages a second, of 4 us each."""
+    code = {DRIVER: 0.2, DISPATCH: 0.35, PYTHON: 0.05}
+    samples = [row for row in gpu_job(code=code, busy_fraction=0.6, **FULL_MEMORY) if not is_of_main(row)]
+    assert shares([*samples, *jobs.thread(PID, PID, run=1.0)])["gpu.memory_pressure"] == pytest.approx(0.35, abs=0.05)
+    cost = Fact(jobs.START, "memory", "host", "minor_fault_seconds", "4e-6")
+    faults = jobs.thread(PID, PID, run=1.0, minor_faults=lambda seconds: 1e5 * seconds)
+    assert shares([*samples, *faults, cost]).get("gpu.memory_pressure", 0.0) < 0.02
+
+
+def is_of_main(row: Sample) -> bool:
+    return isinstance(row, ThreadSample | ThreadSeen) and row.tid == PID
 
 
 def test_whoever_yields_at_barriers_of_the_pool_waits_for_no_gpu() -> None:

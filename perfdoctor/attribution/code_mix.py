@@ -286,7 +286,7 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, allocating
     if on_gpu and in_kernel:
         missing = waits_in_kernel(both, running, in_kernel, allocates=allocating is not None)
         if allocating is not None:
-            mapping = maps_memory(both, running, in_kernel, allocating, CLAIMED | {PREPARES})
+            mapping = maps_memory(both, running, in_kernel, allocating, CLAIMED)
         undisturbed, held_up, both = (with_missing(counts, missing) for counts in (undisturbed, held_up, both))
     blurred = is_blurred(job, pid)
     # A copy to the device takes long enough to be met where it is; the driver's code shows it among what prepares.

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import DRIVERS
+from perfdoctor.timeline.code_location import PREPARES
 
 # Kinds of code that are there besides those of ``perfdoctor.knowledge.symbols``.
 WAITS, DRIVES, LAUNCHES = "device wait", "driver's own", "launch"
@@ -106,6 +107,10 @@ def _missing(
     return {phase: count * min(1.0, unsampled / total) if total else 0.0 for phase, count in missing.items()}
 
 
+def _mostly_drives(counts: Counter[str]) -> bool:
+    return sum(counts[kind] for kind in DRIVERS) >= thresholds.MOSTLY * counts.total() > 0
+
+
 def maps_memory(
     by_phase: Mapping[str, Counter[str]],
     running: Mapping[str, float],
@@ -123,10 +128,15 @@ def maps_memory(
         running: the running time by phase, in fractions.
         in_kernel: of the running time, the part in the kernel that nothing else explains.
         most: the same without what something else is known to be.
-        busy_otherwise: phases in which the kernel has other things to do: it reads, writes, and clears new pages.
+        busy_otherwise: phases in which the kernel has other things to do: it reads and writes. So it has in front of
+            the model's call, where it clears pages for batches, unless mostly the driver runs there.
     """
     missing = _missing(by_phase, running, in_kernel, by_phase)
-    phases = [phase for phase, part in running.items() if phase not in busy_otherwise and part > 0]
+    phases = [
+        phase
+        for phase, part in running.items()
+        if part > 0 and phase not in busy_otherwise and (phase != PREPARES or _mostly_drives(by_phase[phase]))
+    ]
     yields = sum(by_phase[phase]["yield"] for phase in phases if phase in by_phase)
     mapping = sum(missing.get(phase, 0.0) for phase in phases) - thresholds.KERNEL_PER_YIELD * yields
     whole = sum(counts.total() for counts in by_phase.values()) / (1 - in_kernel)

@@ -144,8 +144,9 @@ def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:
         account = _with_host_arithmetic(account)
     host = account.causes().fractions()
     busy = use.busy_at(*job.span, host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0))
+    frees = _frees(host)
     account, busy = _with_calls(account, busy)
-    return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy))
+    return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy, frees=frees))
 
 
 def _with_host_arithmetic(account: Account) -> Account:
@@ -166,6 +167,12 @@ def _with_staging(account: Account, use: GpuUse) -> Account:
     moved = 1.0 if use.copying is None else use.copying[1]
     waits = min(1.0, moved / copied) if copied else 0.0
     return account.moved(STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
+
+
+def _frees(host: Mapping[str, float]) -> bool:
+    """Whether a host certainly frees its device's memory: time in the kernel alone may be more than usual by chance."""
+    sure = host.get(MEMORY_PRESSURE, 0.0) + max(0.0, host.get(MAPPING, 0.0) - thresholds.USUAL_KERNEL_TIME)
+    return sure >= thresholds.ALLOCATES
 
 
 def _with_calls(account: Account, busy: float | None) -> tuple[Account, float | None]:
@@ -204,13 +211,14 @@ class IdleSplit:
     parts: Mapping[str, float]
 
 
-def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> IdleSplit:
+def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None, *, frees: bool = False) -> IdleSplit:
     """Determines it over the whole recording.
 
     Args:
         host: what the host does, cause to fraction of wall time.
         use: what its GPUs do.
         busy: fraction of the time in which they are busy; None where that could not be read.
+        frees: it waits since it frees memory.
     """
     waits, launching = _waits(host), host.get(LAUNCHING, 0.0)
     besides = sum(host.values()) - waits - launching
@@ -237,7 +245,7 @@ def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> Id
     # Whoever waits where batches are copied waits for a copy that nothing lets overlap.
     for_input = waiting * (host.get(INPUT_WAIT, 0.0) + copying) / waits if waits > 0 else 0.0
     for_input = min(for_input, max(0.0, (use.copying or (0.0, 1.0))[1] - copies))
-    cause = MEMORY_PRESSURE if host.get(MEMORY_PRESSURE, 0.0) >= thresholds.ALLOCATES else SYNCHRONIZATION
+    cause = MEMORY_PRESSURE if frees else SYNCHRONIZATION
     parts = {HOST_TRANSFER: copies + for_input, KERNEL_LAUNCH: rest - waiting}
     parts[cause] = waiting - for_input
     return IdleSplit(busy, measured, {name: part / left for name, part in parts.items() if part > 0})

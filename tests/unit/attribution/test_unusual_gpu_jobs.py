@@ -142,6 +142,14 @@ def test_time_in_the_kernel_is_a_wait_for_room_as_far_as_the_host_yields(yields:
     assert found.get("gpu.memory_pressure", 0.0) == pytest.approx(pressure, abs=0.05)
 
 
+def test_waits_free_no_memory_since_a_little_more_time_than_usual_is_in_the_kernel() -> None:
+    """A host that reads numbers all the time, and a GPU whose memory is full; some samples are lost."""
+    waiting = {SPIN: 0.07, DRIVER: 0.42, DISPATCH: 0.33, PYTHON: 0.11}
+    found = shares(gpu_job(code=waiting, stacks=(FORWARD, BACKWARD), busy_fraction=0.6, **FULL_MEMORY))
+    assert found["cpu.synchronization"] == pytest.approx(0.35, abs=0.03)
+    assert found.get("gpu.memory_pressure", 0.0) < 0.03
+
+
 SAVE = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/serialization.py", "_save", 9))
 MAKE_BATCH = (Frame(jobs.OWN.file, jobs.OWN.function, 6), Frame(jobs.OWN.file, "augment", 60))
 

@@ -135,7 +135,9 @@ def _read(recordings: Sequence[Recording]) -> list[_WatchedHost]:
     ]
     whole = iter(attribute(*jobs))
     accounts = [list(islice(whole, len(job.processes.trainers))) for job in jobs]
-    cases = [gather_case(job, some, read_profiles(job.profiles)) for job, some in zip(jobs, accounts, strict=True)]
+    cases = [
+        gather_case(job, some, read_profiles(job.profiles, job.steps)) for job, some in zip(jobs, accounts, strict=True)
+    ]
     steps = map(step_summaries, jobs)
     return [_WatchedHost(*of) for of in zip(_names(jobs), jobs, offsets, accounts, cases, steps, strict=True)]
 

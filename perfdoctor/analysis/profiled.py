@@ -9,7 +9,7 @@ numbers.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,7 @@ class Profiled:
 
 def account_for(job: JobTimeline) -> tuple[str, list[Account], Profiled]:
     """Where the time of a job's trainers went, what that rests on, and what was profiled."""
-    accounts, profiled = attribute(job), read_profiles(job.profiles)
+    accounts, profiled = attribute(job), read_profiles(job.profiles, job.steps)
     if profiled.covers(accounts):
         return TRACED, profiled.join(job, accounts), profiled
     return level_of(job), accounts, profiled
@@ -96,8 +96,14 @@ def level_of(job: JobTimeline) -> str:
     return INSIDE if inside else OUTSIDE
 
 
-def read_profiles(rows: Sequence[Profile]) -> Profiled:
-    """Reads the traces that were recorded, if there are any."""
+def read_profiles(rows: Sequence[Profile], marked: Container[int] = ()) -> Profiled:
+    """Reads the traces that were recorded, if there are any.
+
+    Args:
+        rows: the profiles.
+        marked: processes whose steps are known: by them is taken back what the profiler made longer, elsewhere by what
+            the trace tells of it.
+    """
     if not rows:
         return Profiled()
     from perfdoctor.traces.coverage import missing_steps
@@ -107,7 +113,7 @@ def read_profiles(rows: Sequence[Profile]) -> Profiled:
     ranks, unread = {}, []
     for row in rows:
         try:
-            ranks[row.pid] = _read(row)
+            ranks[row.pid] = _read(row, undisturbed=row.pid not in marked)
         except PerfDoctorError as error:
             unread.append(NotExamined("profile", str(error), error.next_move))
     return Profiled(
@@ -120,7 +126,7 @@ def read_profiles(rows: Sequence[Profile]) -> Profiled:
     )
 
 
-def _read(row: Profile) -> Rank:
+def _read(row: Profile, *, undisturbed: bool) -> Rank:
     from perfdoctor.traces.rank import summarize
     from perfdoctor.traces.reader import read_trace
 
@@ -128,7 +134,7 @@ def _read(row: Profile) -> Rank:
         with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
             file = Path(folder, "profile.json.gz")
             file.write_bytes(row.trace)
-            return summarize(read_trace(file), undisturbed=False)
+            return summarize(read_trace(file), undisturbed=undisturbed)
     except OSError as error:
         raise PerfDoctorError(
             f"There is no room to unpack the trace of torch.profiler: {error.strerror}.", hint="free some space in /tmp"

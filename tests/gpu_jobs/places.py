@@ -241,10 +241,11 @@ ALL_REDUCE = (
 )
 _DYNAMO = (
     *at(124),
-    torch("_dynamo/eval_frame.py", "OptimizedModule.__call__", 429),
-    torch("_dynamo/eval_frame.py", "_TorchDynamoContext.__call__.<locals>.compile_wrapper", 844),
+    torch("_dynamo/eval_frame.py", "OptimizedModule.__call__", 511),
+    *_CALL,
+    torch("_dynamo/eval_frame.py", "_TorchDynamoContext.__call__.<locals>.compile_wrapper", 1166),
 )
-COMPILED = ((*_DYNAMO, own("Model.forward", 61)),)
+COMPILED = ((*_DYNAMO, *_CALL, own("Model.forward", 61)),)
 _CONVERT = (
     *_DYNAMO,
     torch("_dynamo/convert_frame.py", "ConvertFrame.__call__", 1871),

@@ -220,7 +220,8 @@ KERNEL_PER_YIELD = Threshold(
 INTERPRETER_PER_LAUNCH = Threshold(
     0.5,
     "samples in the interpreter for one in dispatcher or driver",
-    "13 jobs recorded on an H200 (Python 3.12, torch 2.11): 0.03 to 0.35 in forward passes and optimizers",
+    "jobs recorded on an H200 (Python 3.12, torch 2.11): 0.03 to 0.35 in forward passes and optimizers of 12; one of "
+    "transformers' had more, in few samples",
 )
 HOST_WAITS = Threshold(
     0.05, "of the time", "judgement: a host that waits for its GPU for longer has given it enough to do"

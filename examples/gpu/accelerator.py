@@ -18,18 +18,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
+from asked import DEVICE, LOOKS, SPEED, RequestedTrace
 
 Batch = TypeVar("Batch")
 
-DEVICE = "PERFDOCTOR_EXAMPLE_DEVICE"
-SPEED = "PERFDOCTOR_EXAMPLE_SPEED"
-"""Environment variable: teraflops to size the job for, so that several runs have the same size."""
-LOOKS = "PERFDOCTOR_EXAMPLE_LOOKS"
-"""Environment variable: a folder in which a file ``trace`` or ``inside`` asks the job to be looked at that way."""
-
 # Sizes in the examples are for this speed, that of a data-centre GPU in TF32.
 _USUAL_SPEED = 256.0
-_TRACED_STEPS = 3
+_TRACED_STEPS = (1, 3)
 _TRACED_S = 0.5
 
 
@@ -150,9 +145,7 @@ class _Looks:
         self._folder = folder
         self._rank = rank
         self._inside: Any = None
-        self._profiler: Any = None
-        self._left = 0
-        self._last = time.monotonic()
+        self._trace = RequestedTrace(folder, rank, _TRACED_STEPS, _TRACED_S, self._count)
 
     def around(self) -> Any:
         """The context of one step."""
@@ -165,37 +158,10 @@ class _Looks:
         return self._inside or contextlib.nullcontext()
 
     def step_ended(self) -> None:
-        now = time.monotonic()
-        length, self._last = now - self._last, now
-        if self._profiler is not None:
-            self._profiler.step()
-            self._left -= 1
-            if self._left == 0:
-                self._finish_trace()
-        elif self._trace is None and (self._folder / "trace").exists():
-            self._begin_trace(length)
+        self._trace.step_ended()
 
-    @property
-    def _trace(self) -> Path | None:
-        """The finished trace."""
-        file = self._folder / f"rank{self._rank}.json.gz"
-        return file if file.exists() else None
-
-    def _begin_trace(self, step_s: float) -> None:
+    def _count(self) -> None:
         (self._folder / f"torch{self._rank}.json").write_text(json.dumps(counters()))
-        active = max(1, min(_TRACED_STEPS, int(_TRACED_S / max(step_s, 1e-4))))
-        self._left = 2 + active
-        new = self._folder / f"new{self._rank}.json.gz"
-        self._profiler = torch.profiler.profile(
-            schedule=torch.profiler.schedule(wait=1, warmup=1, active=active, repeat=1),
-            on_trace_ready=lambda done: done.export_chrome_trace(str(new)),
-        )
-        self._profiler.start()
-
-    def _finish_trace(self) -> None:
-        self._profiler.stop()
-        self._profiler = None
-        (self._folder / f"new{self._rank}.json.gz").rename(self._folder / f"rank{self._rank}.json.gz")
 
 
 def counters() -> dict[str, float | str]:

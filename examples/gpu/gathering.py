@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import jobs
 import looking
 import planted
+from asked import DEVICE, SPEED
 
-DEVICE, SPEED = "PERFDOCTOR_EXAMPLE_DEVICE", "PERFDOCTOR_EXAMPLE_SPEED"
 TIMER = "timer.json"
 HERE = Path(__file__).resolve().parent
 # Of a job that nothing is known of yet.

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import beside
 import jobs
 import planted
+from asked import LOOKS
 
-LOOKS = "PERFDOCTOR_EXAMPLE_LOOKS"
 GATHERED, FIXED = "gathered.json", "fixed.perfdoctor"
 _GATE = Path(__file__).resolve().parent / "gate"
 _WARM_UP_S, _READY_S, _TRACE_S, _INSIDE_S, _PATIENCE_S = 1.2, 120.0, 60.0, 150.0, 60.0

@@ -25,6 +25,7 @@ import looking
 import page
 import planted
 import telling
+from asked import DEVICE
 
 ROOT = jobs.EXAMPLES.parent
 _TIMER_S = 60.0
@@ -65,7 +66,7 @@ def gather(arguments: argparse.Namespace) -> int:
     until = time.monotonic() + arguments.minutes * 60
     jobs.end_with_finally()
     if arguments.device == "cpu":
-        os.environ[gathering.DEVICE] = "cpu"
+        os.environ[DEVICE] = "cpu"
     reason = jobs.why_no_gpu()
     if reason:
         sys.exit(f"{reason}; --device cpu tries the script without one")

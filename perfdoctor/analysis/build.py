@@ -87,10 +87,8 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         promised = freed(sum(case.late.values())) if late is not None or by_turns else 1.0
         if by_turns:
             summary = say("verdict.changing_ranks", slowdown=promised)
-    use_read, tried = (
-        case.number("gpu_busy") is not None,
-        hardware.tried_from_outside(case.setting("compute_capability")),
-    )
+    use_read = case.number("gpu_busy") is not None
+    tried = hardware.tried_from_outside(case.setting("compute_capability"))
     sure = confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=use_read, tried=tried)
     return Verdict(
         CAUSES[cause].bottleneck,

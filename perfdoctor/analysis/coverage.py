@@ -75,8 +75,7 @@ def _of_gpus(job: JobTimeline) -> list[NotExamined]:
     busy = [NotExamined("gpu", say("coverage.gpu_use_unread"), _TRACE_IT)] if unread else []
     capabilities = {job.readings.fact(gpu, "compute_capability") for pid in on_gpu for gpu in job.gpus.of(pid)}
     tried = not unread and all(map(hardware.tried_from_outside, capabilities)) and bool(capabilities)
-    untraced = say("coverage.gpu_untraced_tried" if tried else "coverage.gpu_untraced")
-    return [NotExamined("gpu", untraced, _TRACE_IT), *busy]
+    return [NotExamined("gpu", say("coverage.gpu_untraced", tried=tried), _TRACE_IT), *busy]
 
 
 def _unavailable(job: JobTimeline) -> list[NotExamined]:

@@ -49,7 +49,11 @@ def with_device(counts: Mapping[str, float], *, asks_time: bool = True) -> Count
 def launching_in(counts: Mapping[str, float]) -> float:
     """Of what dispatches operators in front of the model's call, the part that launches: it needs the driver."""
     called = thresholds.DRIVER_PER_DISPATCH * counts.get("dispatch", 0)
-    return min(1.0, sum(counts.get(kind, 0) for kind in DRIVERS) / called) if called else 0.0
+    return min(1.0, _in_driver(counts) / called) if called else 0.0
+
+
+def _in_driver(counts: Mapping[str, float]) -> float:
+    return sum(counts.get(kind, 0) for kind in DRIVERS)
 
 
 def waits_in_kernel(
@@ -83,8 +87,8 @@ def waits_in_kernel(
 
 def _of_pool(counts: Mapping[str, float]) -> float:
     """Of what yields the core, the part at barriers of the intra-op pool: its threads wait awake as well."""
-    spin, driver = counts.get("spin", 0), sum(counts.get(kind, 0) for kind in DRIVERS)
-    return spin / (spin + driver) if spin else 0.0
+    spin = counts.get("spin", 0)
+    return spin / (spin + _in_driver(counts)) if spin else 0.0
 
 
 def _asks_time(counts: Counter[str]) -> bool:
@@ -108,7 +112,7 @@ def _missing(
 
 
 def _mostly_drives(counts: Counter[str]) -> bool:
-    return sum(counts[kind] for kind in DRIVERS) >= thresholds.MOSTLY * counts.total() > 0
+    return _in_driver(counts) >= thresholds.MOSTLY * counts.total() > 0
 
 
 def maps_memory(

@@ -190,8 +190,9 @@ def _with_calls(account: Account, busy: float | None) -> tuple[Account, float | 
     return account.moved(MAPPING, {MEMORY_PRESSURE: 1.0}), busy
 
 
-_HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER, LAUNCHING, UNATTRIBUTED)
-_AT_DEVICE = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER, LAUNCHING, STAGING, MAPPING)
+_WAITS = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER)
+_HOST_OF_DEVICE = (*_WAITS, LAUNCHING, UNATTRIBUTED)
+_AT_DEVICE = (*_WAITS, LAUNCHING, STAGING, MAPPING)
 # Whose lines are those of a cause that is only known now.
 _ORIGINS = {KERNEL_LAUNCH: LAUNCHING, SYNCHRONIZATION: DEVICE_WAIT, HOST_TRANSFER: INPUT_WAIT}
 
@@ -282,7 +283,7 @@ def _besides(host: Mapping[str, float]) -> float:
 
 
 def _waits(host: Mapping[str, float]) -> float:
-    return sum(host.get(wait, 0.0) for wait in (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER))
+    return sum(host.get(wait, 0.0) for wait in _WAITS)
 
 
 def _copies(host: Mapping[str, float], use: GpuUse, busy: float | None) -> float:

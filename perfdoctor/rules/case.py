@@ -126,6 +126,11 @@ class Case:
         """Fraction of wall time that went into a cause."""
         return self.shares.get(cause, 0.0)
 
+    @property
+    def gpu_name(self) -> str:
+        """The model of its first GPU, as the driver reports it; "" where that is not known."""
+        return str(self.settings.get("gpu_name", ""))
+
     def number(self, name: str) -> float | None:
         """A number measured of the whole job, None where it was not measured."""
         return _value(self.numbers.get(name))

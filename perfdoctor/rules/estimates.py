@@ -237,7 +237,7 @@ def by_tensor_cores(precision: str) -> Estimate:
     """
 
     def estimate(fix: Proposed) -> Gain:
-        device, capability = str(fix.case.settings.get("gpu_name", "")), fix.case.setting("compute_capability")
+        device, capability = fix.case.gpu_name, fix.case.setting("compute_capability")
         times = tensor_core_speedup(device, capability, precision)
         usual = max(1.0, times * thresholds.TENSOR_CORES_AT_WORK / thresholds.SINGLE_PRECISION_AT_WORK)
         least, likely, most = (1 - 1 / one for one in (min(usual, thresholds.LEAST_WITH_TENSOR_CORES), usual, times))

@@ -47,8 +47,7 @@ def _fill_the_pipeline(case: Case) -> Iterator[Advice]:
 def _use_float16(case: Case) -> Iterator[Advice]:
     """For traced matrix kernels in full precision on a GPU whose tensor cores take half precision only."""
     capability, full = case.setting("compute_capability"), case.number("traced_matrix_fp32")
-    device = str(case.settings.get("gpu_name", ""))
-    if capability and full and full >= thresholds.MOSTLY and hardware.needs_float16(device, capability):
+    if capability and full and full >= thresholds.MOSTLY and hardware.needs_float16(case.gpu_name, capability):
         yield advise("gpu.float16", busy=case.measured("gpu_tensor"), capability=capability, loop=case.loop)
 
 
@@ -132,8 +131,7 @@ def _left_with_tensor_cores(case: Case) -> float | None:
     if case.number("traced_kernel_time") is None:
         return None
     share = case.share(NO_TENSOR_CORES)
-    device = str(case.settings.get("gpu_name", ""))
-    return 1 - share + share / hardware.tensor_core_speedup(device, case.setting("compute_capability"))
+    return 1 - share + share / hardware.tensor_core_speedup(case.gpu_name, case.setting("compute_capability"))
 
 
 def _raise_clocks(case: Case) -> Iterator[Advice]:

@@ -9,7 +9,7 @@ from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import replace_loop, stop_debugging
 from perfdoctor.rules.optimizer import fuse_optimizer
-from perfdoctor.rules.rule import Rule, unset
+from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
 
 
 def _launch_less(case: Case) -> Iterator[Advice]:
@@ -30,10 +30,8 @@ def _wait_less(case: Case) -> Iterator[Advice]:
 def _copy_less(case: Case) -> Iterator[Advice]:
     pinned = case.settings.get("pin_thread") == "yes" or case.number("traced_pageable") == 0
     yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.no_copy_overlaps"))
-    if pinned:
-        yield advise("gpu_idle.overlap_copies")
-    else:
-        yield advise("gpu_idle.pin_batches" if case.may_have_loader else "gpu_idle.pin_own_batches")
+    pin = advise("gpu_idle.pin_batches", loader=case.may_have_loader)
+    yield advise("gpu_idle.overlap_copies") if pinned else pin
     yield advise("gpu_idle.fewer_bytes", received=case.measured("gpu_pcie_received"))
     yield advise("gpu_idle.make_on_gpu")
 
@@ -72,7 +70,7 @@ GPU_IDLE_RULES = (
         (
             "gpu_busy", "gpu_sm", "gpu_power", "trainer_running", "trainer_run_delay", "traced_busy", "traced_kernels",
             "traced_kernel_time", "traced_short_kernels", "traced_operators", "traced_launch_delay",
-            "traced_optimizer_kernels", "traced_recording", "traced_shorter", "traced_step_alone",
+            "traced_optimizer_kernels", *PROFILER_COST,
         ),
         _launch_less,
         say("gpu_idle.launching_refuted"),

@@ -12,7 +12,7 @@ from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.helpers import depends_on_steps
 from perfdoctor.rules.optimizer import fuse_optimizer
-from perfdoctor.rules.rule import Rule, unset
+from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
 
 _SHOWN = 2  # functions and packages
 
@@ -302,15 +302,7 @@ INTERPRETER_RULES = (
     Rule(
         PYTHON_OVERHEAD,
         say("interpreter.calling"),
-        (
-            "interpreter_code",
-            "trainer_running",
-            "trainer_cores",
-            "traced_operators",
-            "traced_recording",
-            "traced_shorter",
-            "traced_step_alone",
-        ),
+        ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators", *PROFILER_COST),
         _call_less,
         say("interpreter.calling_refuted"),
     ),

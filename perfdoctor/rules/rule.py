@@ -15,6 +15,8 @@ from perfdoctor.rules.case import Case
 from perfdoctor.rules.gains import freed, with_gain
 
 Fixes = Iterable[Fix | Advice]
+# What shows how much of a cause may be a profiler's own doing.
+PROFILER_COST = ("traced_recording", "traced_shorter", "traced_step_alone")
 _SHOWN = 3  # lines, files and kernels of a cause
 _EXACT = ("gpu", "trace", "timer", "network")  # counters and clocks: what is next to nothing there was measured
 

@@ -122,7 +122,7 @@ def _started_otherwise(s: Situation) -> Iterator[Treatment]:
 def _pinned(s: Situation) -> Iterator[Treatment]:
     if s.on_gpu and s.all("loader") and not any(fact["values"].get("pin_memory") for fact in s.all("loader")):
         pinned = _of_loader("pin_memory", True, advise("treat.pin"), (causes.HOST_TRANSFER,), exact=True)
-        yield replace(pinned, fixes=("gpu_idle.pin_batches", "gpu_idle.pin_own_batches"))
+        yield replace(pinned, fixes=("gpu_idle.pin_batches",))
 
 
 def _of_loader(

@@ -61,11 +61,7 @@ def overlap_copies() -> Fix:
     return fix("不等待地拷贝", "批次已在锁页内存中，所以拷贝可以与计算重叠。")
 
 
-def pin_batches() -> Fix:
-    return fix("不等待地拷贝", "从普通内存拷贝要经过一小块锁页缓冲区，主机每次都要等待。")
-
-
-def pin_own_batches() -> Fix:
+def pin_batches(*, loader: bool) -> Fix:
     return fix("不等待地拷贝", "从普通内存拷贝要经过一小块锁页缓冲区，主机每次都要等待。")
 
 

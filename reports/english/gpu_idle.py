@@ -90,20 +90,16 @@ def overlap_copies() -> Fix:
     )
 
 
-def pin_batches() -> Fix:
-    return Fix(
-        "Copy without waiting",
-        "Copies from ordinary memory go through a small pinned buffer, and the host waits for each.",
-        "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
-    )
-
-
-def pin_own_batches() -> Fix:
-    return Fix(
-        "Copy without waiting",
-        "Copies from ordinary memory go through a small pinned buffer, and the host waits for each.",
+def pin_batches(*, loader: bool) -> Fix:
+    with_loader = "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)"
+    by_hand = (
         "batch = batch.pin_memory().to(device, non_blocking=True)\n"
-        "# better still: make the batch in pinned memory, torch.empty(..., pin_memory=True)",
+        "# better still: make the batch in pinned memory, torch.empty(..., pin_memory=True)"
+    )
+    return Fix(
+        "Copy without waiting",
+        "Copies from ordinary memory go through a small pinned buffer, and the host waits for each.",
+        with_loader if loader else by_hand,
     )
 
 

@@ -7,20 +7,19 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "gpu"))
+from asked import DEVICE, LOOKS, RequestedTrace
+
 COUNTER = struct.Struct("qq")
-LOOKS = os.environ.get("PERFDOCTOR_EXAMPLE_LOOKS")
-"""A folder in which a file ``trace`` asks for a trace of some steps."""
-DEVICE = "PERFDOCTOR_EXAMPLE_DEVICE"
-"""Environment variable: ``cpu`` tries a GPU job without one, in a tiny size."""
 _file = os.environ.get("EXAMPLE_PROGRESS")
 _counter = None
 if _file and os.environ.get("RANK", "0") == "0":
     with open(_file, "r+b") as _opened:
         _counter = mmap.mmap(_opened.fileno(), 0)
 _steps = 0
-_profiler = None
-_traced_steps = 0
-_last = time.monotonic()
+_trace = None
+if LOOKS in os.environ:
+    _trace = RequestedTrace(Path(os.environ[LOOKS]), int(os.environ.get("RANK", "0")), (2, 8), 0.4)
 
 
 def bottleneck() -> bool:
@@ -34,8 +33,8 @@ def step() -> None:
     _steps += 1
     if _counter is not None:
         COUNTER.pack_into(_counter, 0, _steps, time.monotonic_ns())
-    if LOOKS:
-        _trace_on_request(Path(LOOKS))
+    if _trace is not None:
+        _trace.step_ended()
 
 
 def device():
@@ -48,31 +47,6 @@ def device():
 def tiny() -> bool:
     """Whether a GPU job is only tried on a CPU."""
     return os.environ.get(DEVICE) == "cpu"
-
-
-def _trace_on_request(folder: Path) -> None:
-    """Traces some steps, once, when a file ``trace`` is there."""
-    global _profiler, _traced_steps, _last
-    import torch
-
-    rank = os.environ.get("RANK", "0")
-    new, done = folder / f"new{rank}.json.gz", folder / f"rank{rank}.json.gz"
-    length, _last = time.monotonic() - _last, time.monotonic()
-    if _profiler is not None:
-        _profiler.step()
-        _traced_steps -= 1
-        if _traced_steps == 0:
-            _profiler.stop()
-            _profiler = None
-            new.rename(done)
-    elif (folder / "trace").exists() and not done.exists():
-        active = max(2, min(8, int(0.4 / max(length, 1e-4))))
-        _traced_steps = 2 + active
-        _profiler = torch.profiler.profile(
-            schedule=torch.profiler.schedule(wait=1, warmup=1, active=active, repeat=1),
-            on_trace_ready=lambda ready: ready.export_chrome_trace(str(new)),
-        )
-        _profiler.start()
 
 
 def sources() -> str:

@@ -158,9 +158,8 @@ def test_nothing_is_told_of_jobs_with_other_ranks(tmp_path: Path) -> None:
     assert "traced_recording" not in summary(made, tmp_path).numbers
 
 
-@pytest.mark.parametrize("blocks", [Job(kernel=2.0, edge=1.0, call=1.0)])
-def test_nothing_is_told_by_clocks_of_whole_microseconds(blocks: Job, tmp_path: Path) -> None:
-    made = blocks.trace()
+def test_nothing_is_told_by_clocks_of_whole_microseconds(tmp_path: Path) -> None:
+    made = Job(kernel=2.0, edge=1.0, call=1.0).trace()
     for event in made.events:
         end = round(event["ts"] + event["dur"])
         event["ts"] = round(event["ts"])

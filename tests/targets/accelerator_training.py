@@ -76,10 +76,10 @@ class LoopingSGD(torch.optim.SGD):
     def step(self, closure=None):
         super().step(closure)
         with torch.no_grad():
-            for _ in range(100 if self.job.loops else 0):
+            for _ in range(200 if self.job.loops else 0):
                 for layer in self.job.model:
                     layer.weights.mul_(1.0)
-                    self.job.device.launch(0.002, ELEMENTS)
+                    self.job.device.launch(0.0005, ELEMENTS)
 
 
 class Job:
@@ -101,6 +101,8 @@ class Job:
         self.saves = name == "checkpoints"
         if self.tiny_kernels:
             self.operators = 30
+        if self.checks:  # for the device to wait for; without checks the host is ahead with most of them
+            self.operators = 8
         self.loader = DataLoader(Numbers(30 if name == "input" else 0.3), batch_size=1)
         self.model = torch.nn.Sequential(*(Layer(self) for _ in range(LAYERS)))
         self.optimizer = LoopingSGD(self, self.model.parameters(), lr=1e-6, momentum=0.9, foreach=False)

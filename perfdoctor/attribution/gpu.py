@@ -143,7 +143,8 @@ def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:
     if (use.busy_at(*job.span) or 0.0) >= thresholds.USED_DEVICE:
         account = _with_host_arithmetic(account)
     host = account.causes().fractions()
-    busy = use.busy_at(*job.span, host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0))
+    waits = host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0)
+    busy = use.without_front_end(use.busy_at(*job.span, waits), waits, host.get(LAUNCHING, 0.0))
     frees = _frees(host)
     account, busy = _with_calls(account, busy)
     return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy, frees=frees))

@@ -46,6 +46,7 @@ class GpuUse:
             their bytes were not counted.
         exchanging: fraction of the time that bytes between ranks can have taken at most; None where that is not known.
         any_busy: least and most time in which any of them is busy, in multiples of the mean over them.
+        active: fraction of the time in which their multiprocessors had work; None where that was not read.
     """
 
     busy: Counter | None
@@ -54,6 +55,7 @@ class GpuUse:
     copying: tuple[float, float] | None
     exchanging: float | None = None
     any_busy: tuple[float, float] = (1.0, 1.0)
+    active: float | None = None
 
     @property
     def slowed(self) -> float:
@@ -76,6 +78,13 @@ class GpuUse:
         mean = float(np.interp(times, self.busy.times_ns, self.busy.values).mean())
         least, most = (min(1.0, max(0.0, mean * self.for_job * times)) for times in self.any_busy)
         return min(most, max(least, waits))
+
+    def without_front_end(self, busy: float | None, waits: float, launching: float) -> float | None:
+        """Busy time without the moment after each kernel that the driver counts, as far as nothing is queued behind."""
+        if busy is None or self.active is None:
+            return busy
+        counted = thresholds.FRONT_END_PER_LAUNCHING * max(0.0, launching - waits)
+        return max(busy - counted, min(busy, self.active / thresholds.SM_IN_SMALL_KERNELS))
 
     def with_exchange(self, part: float) -> GpuUse:
         """The same use with at least this part of the busy time in collectives."""
@@ -141,7 +150,8 @@ class GpuReader:
         carrying = None if self._asks_for_exchange else self._carrying(gpus)
         parts = {cause: part for cause, part in parts.items() if part > 0}
         exchanging = None if carrying is None else carrying[1]
-        return GpuUse(busy, for_job, parts, self._copying(gpus), exchanging, self._any_busy(gpus))
+        active = self._readings.mean_over(gpus, "sm_active_fraction")
+        return GpuUse(busy, for_job, parts, self._copying(gpus), exchanging, self._any_busy(gpus), active)
 
     @property
     def _is_alone(self) -> bool:

@@ -249,6 +249,16 @@ UTILIZATION_WINDOW_S = Threshold(0.5, "seconds", "NVML: utilization is a mean ov
 SM_AT_WORK = Threshold(
     0.85, "of the busy time", "labelled H100 jobs: 0.88 where compute-bound; DCGM's guide asks for 0.8"
 )
+SM_IN_SMALL_KERNELS = Threshold(
+    0.6,
+    "of the busy time",
+    "19 jobs on an H200, by their traces: multiprocessors active in at least 0.6 of the time in which kernels run",
+)
+FRONT_END_PER_LAUNCHING = Threshold(
+    0.1,
+    "of the time of launching",
+    "an H200's driver counts 1.5 to 1.9 us after each kernel that the GPU idles after; a launch takes 5 to 20 us",
+)
 SM_IN_COLLECTIVE = Threshold(0.15, "of the busy time", "8 H100s in NCCL's kernels: multiprocessors 10 to 20 % active")
 POWER_AT_WORK = Threshold(
     0.85,

@@ -315,7 +315,8 @@ def main():
     told = training.diagnosis.diagnosis
     print(f"told {told['verdict']['cause'] if told else None}", flush=True)
     if options.ranks:
-        # gloo's threads may still hold tensors, and a process that ends with them aborts.
+        # gloo's threads need the GIL to give up what they finished, and abort a process that ends before they got it.
+        time.sleep(0.3)
         torch.distributed.destroy_process_group()
 
 

@@ -311,3 +311,22 @@ def test_copies_take_no_less_than_the_link_needs_and_no_more_than_pageable_ones(
     both_ways = gpu(busy=0.5, received=3.05e9, sent=3.05e9)
     assert use_of(both_ways).copying == pytest.approx((6e9 / 31.5e9, 1.0), rel=0.05), "activations go out and come back"
     assert use_of(both_ways, ranks=2).copying == (0.0, 1.0), "ranks may exchange them"
+
+
+@pytest.mark.parametrize(
+    ("active", "waits", "launching", "busy"),
+    [
+        # An H200 in launch_bound: 0.19 read, 0.09 worked.
+        (0.03, 0.0, 0.97, 0.19 - 0.097),
+        # Kernels do fill the time that is read.
+        (0.15, 0.0, 0.97, 0.19),
+        # A host that waits has more queued behind.
+        (0.03, 0.6, 0.3, 0.19),
+        (None, 0.0, 0.97, 0.19),
+    ],
+)
+def test_a_gpu_idles_after_kernels_although_that_counts_as_busy(
+    active: float | None, waits: float, launching: float, busy: float
+) -> None:
+    use = GpuUse(None, 1.0, {}, None, active=active)
+    assert use.without_front_end(0.19, waits, launching) == pytest.approx(busy)

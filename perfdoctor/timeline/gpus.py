@@ -10,6 +10,7 @@ from perfdoctor.knowledge.launchers import local_rank
 from perfdoctor.knowledge.symbols import DRIVERS, CodeKind
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import ThreadSample
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.processes import variables_of
 from perfdoctor.timeline.readings import Readings
@@ -47,8 +48,8 @@ class Gpus:
     def _able(self, recording: Recording, code: CodeSamples) -> set[int]:
         """Processes that found a GPU, without those that evidently compute elsewhere.
 
-        PyTorch built for CUDA asks for the number of devices in a first backward pass, wherever that is carried out: it
-        starts a thread of autograd's for each, and the driver opens its files.
+        PyTorch asks for the number of devices in a first backward pass, wherever that is carried out: it starts a
+        thread of autograd's for each, which then works or never does, and the driver opens its files.
         """
         if _lists_nobody(self._all, self._readings):
             return set()
@@ -60,7 +61,7 @@ class Gpus:
         elsewhere = {
             pid for pid in of_files if files[f"pid:{pid}"] == "nvidia" and shown[pid] >= thresholds.LAUNCHES_SEEN
         }
-        return (of_files | _with_threads(recording, (AUTOGRAD,))) - elsewhere
+        return (of_files | _in_backward(recording)) - elsewhere
 
     def used_by(self, pid: int) -> bool:
         """Whether a process computes on a GPU."""
@@ -101,6 +102,18 @@ class Gpus:
 def _with_threads(recording: Recording, names: tuple[str, ...], tids: Collection[int] = ()) -> set[int]:
     """Processes with threads whose names begin so, or that are among some."""
     return {seen.pid for tid, seen in recording.threads.items() if tid in tids or seen.name.startswith(names)}
+
+
+def _in_backward(recording: Recording) -> set[int]:
+    """Processes in which a thread of autograd's for a device worked while it was watched."""
+    threads = {tid: seen.pid for tid, seen in recording.threads.items() if seen.name.startswith(AUTOGRAD)}
+    if not threads:
+        return set()
+    run_ns: dict[int, set[int]] = {}
+    for tid, ran in zip(*recording.columns(ThreadSample, "tid", "run_ns"), strict=True):
+        if tid in threads and ran is not None:
+            run_ns.setdefault(tid, set()).add(ran)
+    return {threads[tid] for tid, found in run_ns.items() if len(found) > 1}
 
 
 def _at_work(code: CodeSamples) -> list[int]:

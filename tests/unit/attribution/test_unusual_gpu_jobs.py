@@ -47,6 +47,18 @@ def test_a_job_that_only_counted_the_gpus_computes_on_the_cpu() -> None:
     assert found["cpu.python_overhead"] == pytest.approx(0.4, abs=0.02)
 
 
+@pytest.mark.parametrize(("works", "computes"), [(0.0, False), (0.3, True)])
+def test_autograds_thread_works_for_a_device_that_is_used(works: float, computes: bool) -> None:
+    """Of an accelerator whose driver nobody knows here it is the only trace."""
+    samples = [
+        *jobs.process(PID),
+        *jobs.thread(PID, PID, "R", run=1.0),
+        *jobs.thread(PID + 1, PID, "S", name="pt_autograd_0", run=works),
+        *jobs.stacks(PID, FORWARD),
+    ]
+    assert jobs.timeline(samples).gpus.used_by(PID) == computes
+
+
 @pytest.mark.parametrize(
     ("levels", "computes"),
     [

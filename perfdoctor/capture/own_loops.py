@@ -11,8 +11,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
-    """The loops and comprehensions in Python source, but those over what they call (layers, transforms) and those of
-    generators.
+    """The loops and comprehensions in Python source, but those over what they call (layers, transforms), those over
+    things that the source lists or gives names one by one, and those of generators.
 
     Args:
         file: as stacks name it.
@@ -21,21 +21,36 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
+    named = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign) and _names_each(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.While):
             if not _yields(node):
                 yield _loop(file, node, carries=_carries(node.body, ()))
         elif isinstance(node, ast.For | ast.AsyncFor):
-            if not _calls(node.target, node.iter, node.body) and not _yields(node):
+            if not _lists(node.iter) and not _calls(node.target, node.iter, node.body) and not _yields(node):
                 yield _loop(file, node, carries=_carries(node.body, _names(node.target)))
-        elif isinstance(node, _COMPREHENSIONS):
+        elif isinstance(node, _COMPREHENSIONS) and id(node) not in named:
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-            if not any(_calls(one.target, one.iter, made) for one in node.generators):
+            listed = all(_lists(one.iter) for one in node.generators)
+            if not listed and not any(_calls(one.target, one.iter, made) for one in node.generators):
                 yield _loop(file, node, carries=False)
 
 
 def _loop(file: str, node: ast.stmt | ast.expr, *, carries: bool) -> SourceLoop:
     return SourceLoop(file, node.lineno, node.end_lineno or node.lineno, carries)
+
+
+def _names_each(node: ast.Assign) -> bool:
+    """Whether an assignment gives each thing that its value has a name of its own."""
+    return any(
+        isinstance(target, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in target.elts)
+        for target in node.targets
+    )
+
+
+def _lists(over: ast.expr) -> bool:
+    """Whether what a loop goes over is written down, one by one."""
+    return isinstance(over, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in over.elts)
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -24,6 +24,8 @@ def found(source: str) -> list[tuple[int, int]]:
         "while error > 1e-3:\n    x = x - step * gradient(x)",
         "losses = [\n    criterion(a, b) for a, b in zip(x, y)]",
         "sums = {key: value.sum() for key,\n value in parts.items()}",
+        "first, *others = [criterion(a, b)\n for a, b in zip(x, y)]",
+        "sums = [(row * scale).sum() for row in batch\n for scale in (1, 2)]",
     ],
 )
 def test_loops_over_elements_samples_parameters_and_steps_of_a_sequence(loop: str) -> None:
@@ -42,9 +44,13 @@ def test_loops_over_elements_samples_parameters_and_steps_of_a_sequence(loop: st
         "outputs = [head(x) for head in self.heads]",
         "while True:\n    yield torch.randn(8)",
         "for file in files:\n    yield from read(file)",
+        "q, k, v = (one.unflatten(-1, shape).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))",
+        "mean, deviation = [one.exp() for one in both]",
+        "for weight, loss in ((1.0, first), (0.4, second)):\n    total += weight * loss",
+        "images, targets = [one.to(device) for one in (images, targets)]",
     ],
 )
-def test_loops_over_what_they_call_and_those_of_generators_are_none(loop: str) -> None:
+def test_loops_over_what_they_call_what_is_listed_and_those_of_generators_are_none(loop: str) -> None:
     assert not found(loop)
 
 

@@ -57,13 +57,14 @@ class OwnLoops:
         self._cells: dict[str, str] = {}
         for number, amount_ns in spent.items():
             if line := stacks.locations[number].line:
-                name = self._innermost(around[number], stacks.frames[number])
+                name = self._counting(around[number], stacks.frames[number])
                 self._by_line.setdefault(line, Amounts())[name] += amount_ns
 
     def of(self, lines: Mapping[str, float], total: float) -> tuple[CostlyLoop, ...]:
         """The loops that lines ran in, those with most of their time first.
 
-        Of several around a line the innermost counts.
+        Of several around a line in one function the innermost counts whose rounds do not need each other, or else the
+        innermost: what is recursive in time is often the same for many samples.
 
         Args:
             lines: of the job's own, ``"file.py:12 function"`` to its amount.
@@ -75,18 +76,20 @@ class OwnLoops:
             parts.append({name: part * amount for name, part in fractions.items() if name})
         found = sorted(Amounts.summed(parts).items(), key=lambda one: -one[1])
         return tuple(
-            CostlyLoop(name, amount / total, self._carries[name], self._cells.get(name, "")) for name, amount in found
+            CostlyLoop(name, amount / total, self._carries[name], self._cells[name]) for name, amount in found
         )
 
-    def _innermost(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
+    def _counting(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
         """The name of the loop that counts; "" if none does."""
-        for loop, frame in reversed(around):
-            if loop not in self._train:
-                name = f"{loop.file}:{loop.line} {frame.function}"
-                self._carries[name] = loop.carries
-                self._cells.update((name, cell) for cell in _cells(frames))
-                return name
-        return ""
+        inside = [(loop, frame) for loop, frame in reversed(around) if loop not in self._train]
+        if not inside:
+            return ""
+        (loop, frame), cell = inside[0], next(_cells(frames), "")
+        if not cell:
+            loop = next((other for other, around in inside if around == frame and not other.carries), loop)
+        name = f"{loop.file}:{loop.line} {frame.function}"
+        self._carries[name], self._cells[name] = loop.carries, cell or self._cells.get(name, "")
+        return name
 
 
 def _cells(frames: Iterable[Frame]) -> Iterator[str]:

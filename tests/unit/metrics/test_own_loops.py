@@ -37,9 +37,16 @@ def test_a_line_belongs_to_the_innermost_loop_around_it_or_its_callers_but_not_t
         f"{LOSS}:3 distance": 2.0,
         "/a/unseen.py:1 f": 1.0,
     }
-    inner, outer = SourceLoop(LOSS, 6, 8, carries=True), SourceLoop(LOSS, 5, 9, carries=False)
+    inner, outer = SourceLoop(LOSS, 6, 8, carries=False), SourceLoop(LOSS, 5, 9, carries=False)
     found = loops(seen(BACKWARD, MODEL, PAIRS), lines, EPOCHS, outer, inner)
-    assert found == (CostlyLoop(f"{LOSS}:6 pairs", 0.2, carries=True),)
+    assert found == (CostlyLoop(f"{LOSS}:6 pairs", 0.2),)
+
+
+@pytest.mark.parametrize(("outer_carries", "line"), [(False, 5), (True, 6)])
+def test_of_a_loop_in_time_in_one_over_samples_the_latter_counts(outer_carries: bool, line: int) -> None:
+    inner, outer = SourceLoop(LOSS, 6, 8, carries=True), SourceLoop(LOSS, 5, 9, carries=outer_carries)
+    found = loops(seen(BACKWARD, MODEL, PAIRS), {f"{LOSS}:3 distance": 2.0}, EPOCHS, outer, inner)
+    assert found == (CostlyLoop(f"{LOSS}:{line} pairs", 0.2, outer_carries),)
 
 
 def test_a_loop_over_a_loader_is_none() -> None:

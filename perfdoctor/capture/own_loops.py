@@ -66,6 +66,8 @@ def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
         body: of the loop.
         over: the names that each round gets another value of.
     """
+    if _reads_filled(body):
+        return True
     needed: set[str] = set()
     given: set[str] = set()
     kept: set[str] = set()
@@ -78,6 +80,25 @@ def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
             needed |= _places(part, ast.Load) - given
             given |= _places(part, ast.Store)
     return any(name.partition(".")[0] not in over for name in needed & (given | kept))
+
+
+def _reads_filled(body: Sequence[ast.AST]) -> bool:
+    """Whether something is read of what other rounds may have filled: all of it, or another element than is filled."""
+    filled: dict[str, set[str]] = {}
+    read: dict[str, set[str]] = {}
+    given: set[str] = set()
+    for part in _in_order(body):
+        elements = [one for one in ast.walk(part) if isinstance(one, ast.Subscript)]
+        for element in elements:
+            where = filled if isinstance(element.ctx, ast.Store) else read
+            if (name := _name_of(element.value)) not in given:
+                where.setdefault(name, set()).add(ast.unparse(element.slice))
+        of_elements = {id(element.value) for element in elements}
+        for one in ast.walk(part):
+            if isinstance(one, ast.Name | ast.Attribute) and id(one) not in of_elements and _is_read(one):
+                read.setdefault(_name_of(one), set()).add("")
+        given |= _places(part, ast.Store)
+    return any(read.get(name, set()) - elements for name, elements in filled.items())
 
 
 def _in_order(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
@@ -113,6 +134,10 @@ def _places(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
         for one in ast.walk(node)
         if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, how)
     }
+
+
+def _is_read(place: ast.Name | ast.Attribute) -> bool:
+    return isinstance(place.ctx, ast.Load)
 
 
 def _name_of(place: ast.expr) -> str:

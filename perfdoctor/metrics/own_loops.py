@@ -75,9 +75,7 @@ class OwnLoops:
             fractions = Amounts(self._by_line.get(line, {})).fractions()
             parts.append({name: part * amount for name, part in fractions.items() if name})
         found = sorted(Amounts.summed(parts).items(), key=lambda one: -one[1])
-        return tuple(
-            CostlyLoop(name, amount / total, self._carries[name], self._cells[name]) for name, amount in found
-        )
+        return tuple(CostlyLoop(name, amount / total, self._carries[name], self._cells[name]) for name, amount in found)
 
     def _counting(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
         """The name of the loop that counts; "" if none does."""

@@ -91,6 +91,8 @@ USES: tuple[Use, ...] = (
     _use("logger", "yes", r"lib(?:64)?/python3\.\d+/logging/.*\.py"),
     # torch.nn.Conv2d …
     _use("convolutions", "yes", r"torch/nn/modules/conv\.py"),
+    # torch.nn.LSTM, GRU and RNN, which torch.compile leaves as they are (torch._dynamo.config.allow_rnn)
+    _use("recurrent", "yes", r"torch/nn/modules/rnn\.py", "forward"),
     # Hugging Face datasets: a table that was shuffled, selected from or filtered is read through a list of its rows
     _use(
         "dataset", "arrow rows by number", rf"{_INSTALLED}/datasets/(?:formatting/formatting|table)\.py",
@@ -127,6 +129,11 @@ PREPARED: dict[str, frozenset[str]] = {
     )),
     "arrays": frozenset(("numpy", "scipy", "pandas")),
 }  # fmt: skip
+# What opens a file of many samples, and reads where each of them lies.
+OPENERS = frozenset((
+    "zipfile ZipFile", "tarfile TarFile.open", "h5py File", "pyarrow ParquetFile", "pandas HDFStore",
+    "zarr open", "zarr open_group", "xarray open_dataset", "rasterio open",
+))  # fmt: skip
 # Those that hold tables whose rows the job takes by itself.
 TABLES = frozenset(("pandas", "polars"))
 

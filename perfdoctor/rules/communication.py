@@ -1,6 +1,7 @@
 """Between ranks: bytes, messages, DataParallel, unobserved ranks, and collectives that share a GPU with kernels."""
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Advice, advise
@@ -191,8 +192,12 @@ def _is_within_host(case: Case) -> bool:
 
 
 def _spent_by_hand(case: Case) -> float:
-    """The part of the time in collectives that the script itself calls."""
-    return case.phase("gradient sync")
+    """The part of the time that collectives which the script itself calls take, without waits for ranks that are late.
+
+    These may be in other collectives as well, so it is rather too little.
+    """
+    spent = [max(0.0, one.phases.get("gradient sync", 0.0) - sum(one.waited_for.values())) for one in case.trainers]
+    return fmean(spent) if spent else 0.0
 
 
 def _world(case: Case) -> int:

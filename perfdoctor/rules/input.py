@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import PREPARED, TABLES
+from perfdoctor.knowledge.libraries import OPENERS, PREPARED, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.helpers import depends_on_steps, helper_fixes
@@ -45,6 +45,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("input.table_once", part=min(1.0, tables))
     if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
         yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
+    yield from _open_once(case)
     if kind == "text":  # tokens are the same in each epoch
         yield from _prepare_once(case, kind, arrow=arrow)
     call, part = case.hot_call(INPUT_PREPROCESSING)
@@ -64,6 +65,13 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("input.decode_on_gpu", kind=kind)
     if case.uses_gpu and kind not in ("text", "video", "sound"):
         yield advise("input.augment_on_gpu")
+
+
+def _open_once(case: Case) -> Iterator[Advice]:
+    calls = {call: part for call, part in case.library_calls.get(INPUT_PREPROCESSING, ()) if call in OPENERS}
+    share = case.share(INPUT_PREPROCESSING) * sum(calls.values())
+    if share >= thresholds.REPORTED_SHARE:
+        yield advise("input.open_once", call=max(calls, key=lambda call: calls[call]), share=share)
 
 
 def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:

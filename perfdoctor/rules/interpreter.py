@@ -168,13 +168,17 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
-    yield from _compile(case)
+    recurrent = case.settings.get("recurrent") == "yes"
+    if not recurrent:
+        yield from _compile(case)
     yield from fuse_optimizer(case)
     carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
     if carrying is not None and carrying.part >= thresholds.MOSTLY:
         yield advise("interpreter.several_at_once", line=carrying.line)
     else:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
+    if recurrent:
+        yield from _compile(case)
 
 
 def _long_loops(case: Case, cause: str = PYTHON_OVERHEAD) -> Iterator[CostlyLoop]:
@@ -208,7 +212,8 @@ def _compile(case: Case) -> Iterable[Advice]:
     if case.settings.get("compiled") == "yes":
         return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
-    return off or [advise("interpreter.compile_model", sharded=case.settings.get("parallel") in SHARDED)]
+    sharded, recurrent = case.settings.get("parallel") in SHARDED, case.settings.get("recurrent") == "yes"
+    return off or [advise("interpreter.compile_model", sharded=sharded, recurrent=recurrent)]
 
 
 def _hold_the_gil_less(case: Case) -> Iterator[Advice]:

@@ -204,13 +204,15 @@ def own_line(frames: Sequence[Frame]) -> str:
 def library_call(frames: Sequence[Frame]) -> str:
     """What the user's own code called of a library other than torch, as ``package function``; "" if nothing is named.
 
-    What libraries call in turn stands for functions that only pass a call on, as those of callable objects do.
+    Who makes an object calls its class. What libraries call in turn stands for functions that only pass a call on, as
+    those of callable objects do.
     """
     for frame in _below_own(frames):
-        package, name = package_of(frame.file), frame.simple_name
-        passes_on = name.startswith(("_", "<")) or "<locals>" in frame.function or name == "forward"
+        package, function = package_of(frame.file), frame.function.removesuffix(".__init__")
+        name = function.rpartition(".")[2]
+        passes_on = name.startswith(("_", "<")) or "<locals>" in function or name == "forward"
         if package not in ("", "torch", "python") and not passes_on:
-            return f"{package} {frame.function}"
+            return f"{package} {function}"
     return ""
 
 

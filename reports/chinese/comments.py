@@ -18,6 +18,12 @@ _DATA = {
         "DataLoader 的 collate_fn：先做它现在所做的，再做循环对批次所做的"
     ),
     "once per {} batches": "每 {} 个批次一次",
+    "of tensors: torch.multinomial": "张量用 torch.multinomial",
+    "a batch_sampler yields lists of batch_size": "batch_sampler 则产出长度为 batch_size 的列表",
+    "None in __init__: each worker opens its own, at its first sample": (
+        "在 __init__ 中设为 None：每个 worker 在取第一个样本时打开自己的"
+    ),
+    "as now": "和现在一样",
     "of transformers: {}": "transformers 的写法：{}",
     "padded nowhere yet": "这里还不填充",
     "around the exchange; what is kept until then goes in one": "包住这次交换；积累到那时的数据一次发送",
@@ -46,6 +52,7 @@ _DATA = {
     "needs no lock: pread has no shared position": "不需要锁：pread 没有共享的读写位置",
     "once: all that comes before what is drawn at random": "只做一次：随机变换之前的全部步骤",
     "in training": "训练时",
+    "in training; a dataset that is iterated over keeps its shards": "训练时；逐个迭代的数据集保存的是分片",
     "in training; what is computed of one row is computed of all before": (
         "训练时；对每一行的计算事先对所有行一次做完"
     ),

@@ -27,7 +27,8 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float, l
 def subset(*, times: int, loop: str) -> Fix:
     return fix(
         "只在一部分数据上评估",
-        f"训练过程中，每 {times} 个样本取一个、并且总是同一批，就足以看出趋势；只有最终结果才需要完整的数据集。",
+        f"训练过程中，每 {times} 个样本取一个、并且总是同一批，就足以看出趋势；只有最终结果才需要完整的数据集。"
+        "自己生成输入的评估则少生成一些。",
     )
 
 

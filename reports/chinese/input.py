@@ -49,6 +49,14 @@ def faster_server(*, server: str) -> Fix:
     )
 
 
+def open_once(*, call: str, share: float) -> Fix:
+    return fix(
+        "存有许多样本的文件只打开一次",
+        f"{call} 占用 {percent(share)} 的时间：每次打开这种文件都要先读取各个样本的位置。"
+        "如果从中取多个样本，每个进程只需打开一次。",
+    )
+
+
 def table_once(*, part: float) -> Fix:
     return fix(
         "把表格一次转换成张量",
@@ -100,7 +108,8 @@ def draw_many(*, line: str | None, share: float) -> Fix:
     return fix(
         f"在 {line} 一次抽取多个批次的索引" if line else "让采样器一次抽取多个批次的索引",
         f"DataLoader 的采样器在训练进程的主线程中运行，占用 {percent(share)} 的时间。"
-        "增加 worker 没有帮助：它们只能拿到采样器抽好的索引。",
+        "增加 worker 没有帮助：它们只能拿到采样器抽好的索引。"
+        "抽取的依据（权重、经过筛选或排序的列表）在相邻批次之间很少变化。",
     )
 
 

@@ -250,11 +250,12 @@ def done_alone(*, rank: int, lines: tuple[str, ...], share: float, waited: float
     )
 
 
-def compile_model(*, sharded: bool) -> Fix:
+def compile_model(*, sharded: bool, recurrent: bool) -> Fix:
     return fix(
         "编译模型",
         "编译后的模型把许多小算子合并成少数大算子，算子之间没有 Python。"
-        "最初几步因此需要一分钟或更久：只有运行较长时间的训练才划算。",
+        "最初几步因此需要一分钟或更久：只有运行较长时间的训练才划算。"
+        + ("循环层（LSTM、GRU、RNN）保持原样：只有模型的其余部分受益。" if recurrent else ""),
     )
 
 

@@ -43,6 +43,7 @@ NAMES = {
     "loop": "训练循环来自",
     "logger": "用库写日志",
     "convolutions": "计算卷积",
+    "recurrent": "使用循环层",
     "watched_by": "同时观测它的工具",
 }
 # Before the name of a mount point, of a device, of an environment variable.

@@ -40,7 +40,7 @@ ids, ends = numpy.load('ids.npy', mmap_mode='r'), numpy.load('ends.npy')  # in t
 one = torch.tensor(ids[ends[index - 1] if index else 0 : ends[index]])  # the tokens of one text""",
     "": """\
 numpy.save(f'prepared/{index}.npy', sample)  # once: all that comes before what is drawn at random
-sample = numpy.load(f'prepared/{index}.npy')  # in training""",
+sample = numpy.load(f'prepared/{index}.npy')  # in training; a dataset that is iterated over keeps its shards""",
 }
 _ONCE_IN_ARROW = """\
 dataset = dataset.map(tokenize, batched=True, num_proc=8)  # once: the result is kept on disk
@@ -71,6 +71,19 @@ def faster_server(*, server: str) -> Fix:
         f"Let process {server} keep ahead",
         "It is no part of the job, and the job waits at the other end of its pipe or connection for what it makes.",
         "Run several of them beside each other, give it more cores, or keep what it makes in files that the job reads.",
+    )
+
+
+def open_once(*, call: str, share: float) -> Fix:
+    return Fix(
+        "Open the file of many samples once",
+        f"{call} takes {percent(share)} of the time: whoever opens such a file first reads where its samples lie. If "
+        "more than one is taken of it, that is needed once in each process.",
+        """\
+def __getitem__(self, index):
+    if self.opened is None:  # None in __init__: each worker opens its own, at its first sample
+        self.opened = ...  # as now
+    return self.read(self.opened, index)""",
     )
 
 
@@ -156,9 +169,11 @@ def draw_many(*, line: str | None, share: float) -> Fix:
     return Fix(
         f"Draw many batches' indices at once at {line or 'the sampler'}",
         f"The loader's sampler runs in the trainer's main thread and takes {percent(share)} of the time. More workers "
-        "will not help: they only get what it has drawn.",
-        "indices = torch.multinomial(weights, 1000 * batch_size, replacement=True)  # once per 1000 batches\n"
-        "yield from indices.split(batch_size)",
+        "will not help: they only get what it has drawn. What it draws from (weights, lists that are filtered or "
+        "sorted) seldom changes between two batches.",
+        "candidates, weights = all_to_draw_from()  # once per 1000 batches\n"
+        "drawn = random.choices(candidates, weights, k=1000 * batch_size)  # of tensors: torch.multinomial\n"
+        "yield from drawn  # a batch_sampler yields lists of batch_size",
     )
 
 

@@ -288,12 +288,13 @@ def done_alone(*, rank: int, lines: tuple[str, ...], share: float, waited: float
     )
 
 
-def compile_model(*, sharded: bool) -> Fix:
+def compile_model(*, sharded: bool, recurrent: bool) -> Fix:
     first = "\n# before fully_shard or FullyShardedDataParallel" if sharded else ""
+    rest = " Recurrent layers (LSTM, GRU, RNN) stay as they are: it is for the rest of the model." if recurrent else ""
     return Fix(
         "Compile the model",
         "A compiled model runs many small operators as few large ones, without Python between them. The first steps "
-        "then take a minute or more: it pays in a run of many minutes.",
+        f"then take a minute or more: it pays in a run of many minutes.{rest}",
         "model.compile()  # Python loops in forward are unrolled: compile what a long one repeats instead\n"
         "# of a model of equal blocks, in a fraction of the time: for block in model.layers: block.compile()" + first,
     )

@@ -43,6 +43,7 @@ NAMES = {
     "loop": "Whose training loop it is",
     "logger": "Writes logs through a library",
     "convolutions": "Uses convolutions",
+    "recurrent": "Uses recurrent layers",
     "watched_by": "Also watched by",
 }
 # Before the name of a mount point, of a device, of an environment variable.

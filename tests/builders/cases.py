@@ -25,12 +25,16 @@ def finding(
     neighbours: tuple[Neighbour, ...] = (),
     afterwards: tuple[tuple[str, float], ...] = (),
     outside: tuple[tuple[str, float], ...] = (),
+    late: float = 0.0,
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
     measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
     own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
-    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers, helpers, own) for rank in range(ranks))
+    trainers = tuple(
+        Trainer(rank, 100 + rank, {}, phases, {0: late if rank else 0.0}, (), workers, helpers, own)
+        for rank in range(ranks)
+    )
     target = f"file:{path}" if path else target
     paths = {cause: ((target, 1.0),)} if target else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}

@@ -17,6 +17,7 @@ import math
 import multiprocessing
 import os
 import queue
+import random
 import tempfile
 import threading
 import traceback
@@ -214,13 +215,22 @@ def a_batch_is_two_tensors() -> None:
 
 @check
 def indices_are_drawn_many_at_a_time() -> None:
-    names: dict[str, Any] = {"torch": torch, "weights": torch.tensor([0.0, 1.0, 1.0]), "batch_size": 4}
+    names: dict[str, Any] = {"random": random, "all_to_draw_from": lambda: ([5, 6, 7], [0, 1, 1]), "batch_size": 4}
     code = "def draw():\n" + "\n".join(f"    {line}" for line in advice("input.draw_many").split("\n"))
     exec(code, names)
     drawn = list(names["draw"]())
-    assert len(drawn) == 1000
-    assert {len(one) for one in drawn} == {4}
-    assert set(torch.cat(drawn).tolist()) == {1, 2}
+    assert len(drawn) == 4000
+    assert set(drawn) == {6, 7}
+
+
+@check
+def each_worker_opens_a_file_of_many_samples_once() -> None:
+    names: dict[str, Any] = {}
+    exec(advice("input.open_once").replace("...", "self.open()"), names)
+    opened = iter([b"0123"])
+    methods = {"open": lambda _: next(opened), "read": lambda _, file, index: file[index : index + 1]}
+    dataset = type("Opened", (), {"__getitem__": names["__getitem__"], "opened": None, **methods})()
+    assert [dataset[index] for index in (2, 0)] == [b"2", b"0"]
 
 
 @check
@@ -672,7 +682,7 @@ def blocks_that_are_alike_compile_once() -> None:
     import torch._dynamo
     from torch._dynamo.testing import CompileCounter
 
-    code = advice("interpreter.compile_model", sharded=False).split("for equal")[0]
+    code = advice("interpreter.compile_model", sharded=False, recurrent=False).split("for equal")[0]
     blocks = code[code.index("for block") :].split("\n")[0]
     counts = []
     for line in ("model.compile()", blocks):

@@ -103,6 +103,15 @@ def test_debug_switches_are_named() -> None:
     assert not any(title.startswith("Unset") for title in titles(harmless))
 
 
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_recurrent_layers_are_not_compiled(recurrent: bool) -> None:
+    settings: dict[str, str | float] = {"recurrent": "yes"} if recurrent else {}
+    found = finding("cpu.python_overhead", settings=settings)
+    order = [titles(found).index(title) for title in ("Compile the model", "Use a larger batch")]
+    assert (order == sorted(order)) != recurrent
+    assert any("LSTM, GRU, RNN" in fix.why for fix in found.fixes) == recurrent
+
+
 def test_compile_is_not_advised_while_it_is_switched_off() -> None:
     off = finding("cpu.python_overhead", settings={"env.TORCHDYNAMO_DISABLE": "1"})
     assert "Compile the model" not in titles(off)

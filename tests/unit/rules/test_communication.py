@@ -34,6 +34,14 @@ def test_what_the_script_exchanges_besides_ddp_is_no_gradient() -> None:
         assert "Exchange more rarely" not in others
 
 
+def test_waiting_for_a_late_rank_at_a_barrier_is_no_exchange_of_the_scripts() -> None:
+    settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo"}
+    by_hand: dict[str, Any] = {"gradient sync": 0.4, "backward": 0.4}
+    for late, besides in ((0.0, True), (0.6, False)):
+        found = titles(finding("communication.bandwidth", settings=settings, ranks=2, late=late, **by_hand))
+        assert ("Exchange more rarely" in found) == besides
+
+
 def test_nccl_switches_that_slow_it_down_come_first() -> None:
     found = finding(
         "communication.bandwidth", settings={"env.NCCL_P2P_DISABLE": "1", "env.NCCL_DEBUG": "TRACE"}, ranks=2

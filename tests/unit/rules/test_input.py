@@ -467,3 +467,11 @@ def test_workers_that_are_alike_or_idle_are_not_called_uneven(busiest: float, fo
     trainer = {"busiest_worker": busiest, "next_busiest_worker": following}
     found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert all(fix.title != "Give each loader worker as much to do" for fix in worded_fixes(found))
+
+
+@pytest.mark.parametrize(("call", "part", "advised"), [
+    ("zipfile ZipFile", 0.8, True), ("zipfile ZipFile", 0.05, False), ("zipfile ZipFile.read", 0.8, False),
+])  # fmt: skip
+def test_what_opens_a_file_of_many_samples_does_so_once(call: str, part: float, advised: bool) -> None:
+    case = replace(job(0.5, 0), library_calls={CAUSE: ((call, part),)})
+    assert ("Open the file of many samples once" in [fix.title for fix in worded_fixes(first(case))]) == advised

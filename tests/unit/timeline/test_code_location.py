@@ -142,10 +142,18 @@ ROTATE = Frame(f"{PACKAGES}/PIL/Image.py", "Image.rotate", 2300)
             ),
             "sklearn f1_score",
         ),
+        (
+            (
+                Frame("/usr/lib/python3.11/zipfile.py", "ZipFile.__init__", 1290),
+                Frame("/usr/lib/python3.11/zipfile.py", "ZipFile._RealGetContents", 1350),
+            ),
+            "zipfile ZipFile",
+        ),
+        ((Frame("/usr/lib/python3.10/zipfile.py", "__init__", 1290),), ""),  # names before 3.11 have no class
         ((MODULE,), ""),
         ((), ""),
     ],
-    ids=["outermost", "passed on", "wrapped", "torch", "own"],
+    ids=["outermost", "passed on", "wrapped", "made", "made before 3.11", "torch", "own"],
 )  # fmt: skip
 def test_what_own_code_calls_of_a_library_is_named(below: tuple[Frame, ...], called: str) -> None:
     assert library_call((ROTATE, MAIN, *below)) == called

@@ -31,7 +31,6 @@ MAY_KNOW = {
     "operations": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces"},
     "rules": {"knowledge", "timeline", "metrics", "attribution"},
     "stuck": {"recording", "knowledge", "timeline"},
-    "facts": {"rules"},
     "compare": {"knowledge"},
     "cluster": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "rules", "analysis"},
     "analysis": {
@@ -50,19 +49,17 @@ MAY_KNOW = {
 }
 # What runs while the job runs, beside it or in it.
 BESIDE_THE_JOB = (
-    *(
-        "probes",
-        "api",
-        "lightning",
-        "transformers",
-        "capture",
-        "treat",
-        "live",
-        "monitor",
-        "commands",
-        "recording",
-        "__main__",
-    ),
+    "probes",
+    "api",
+    "lightning",
+    "transformers",
+    "capture",
+    "treat",
+    "live",
+    "monitor",
+    "commands",
+    "recording",
+    "__main__",
 )
 # What looks at the job.
 LOOKS_AT_THE_JOB = ("probes", "capture", "treat", "monitor", "commands")

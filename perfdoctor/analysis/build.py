@@ -9,13 +9,22 @@ from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict
-from perfdoctor.knowledge import hardware, thresholds
+from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.gains import freed
 from perfdoctor.rules.stretches import single_stretches
-from perfdoctor.rules.verdict import confidence, decide, imbalance, late_shares, share_ranges, straggler, surest
+from perfdoctor.rules.verdict import (
+    agreement,
+    decide,
+    imbalance,
+    late_shares,
+    most_confidence,
+    share_ranges,
+    straggler,
+    surest,
+)
 
 
 def build(
@@ -87,9 +96,7 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         promised = freed(sum(case.late.values())) if late is not None or by_turns else 1.0
         if by_turns:
             summary = say("verdict.changing_ranks", slowdown=promised)
-    use_read = case.number("gpu_busy") is not None
-    tried = hardware.tried_from_outside(case.setting("compute_capability"))
-    sure = confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=use_read, tried=tried)
+    sure = float(min(agreement(accounts, cause, level), most_confidence(case, cause, level)))
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,

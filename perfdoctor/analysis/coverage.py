@@ -9,13 +9,15 @@ import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import NotExamined, NoVerdict, Why
-from perfdoctor.knowledge import hardware, thresholds
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.messages import say
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import THINNED, Event, Unavailable
 from perfdoctor.results.stuck import Stuck
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.verdict import knows_such_gpus
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -28,16 +30,17 @@ _TRACE_IT = say("coverage.trace_it")
 _NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too_brief=True)
 
 
-def not_examined(job: JobTimeline, *, traced: bool) -> tuple[NotExamined, ...]:
+def not_examined(job: JobTimeline, case: Case, *, traced: bool) -> tuple[NotExamined, ...]:
     """All that was not examined, what is to be said of the steps first.
 
     Args:
         job: the job.
+        case: what was gathered of it.
         traced: its GPUs' time is known from traces.
     """
     problem = user_frames().problem
     frames = [NotExamined("frames", problem, HINT)] if problem else []
-    gpus = [] if traced else _of_gpus(job)
+    gpus = [] if traced else _of_gpus(job, case)
     return (
         *_around_training(job),
         *_time_between(job),
@@ -65,7 +68,7 @@ def _on(hosts: Sequence[str], item: NotExamined) -> NotExamined:
     return replace(item, reason=say("cluster.on_some", reason=item.reason, hosts=some, more=more))
 
 
-def _of_gpus(job: JobTimeline) -> list[NotExamined]:
+def _of_gpus(job: JobTimeline, case: Case) -> list[NotExamined]:
     """What samples do not show of a GPU, and what could not be read of it."""
     on_gpu = [trainer.pid for trainer in job.processes.trainers if job.gpus.used_by(trainer.pid)]
     if not on_gpu:
@@ -73,9 +76,7 @@ def _of_gpus(job: JobTimeline) -> list[NotExamined]:
     read = {gpu for gpu, name in job.recording.series if name == "busy_fraction"}
     unread = any(not read.intersection(job.gpus.of(pid)) for pid in on_gpu)
     busy = [NotExamined("gpu", say("coverage.gpu_use_unread"), _TRACE_IT)] if unread else []
-    capabilities = {job.readings.fact(gpu, "compute_capability") for pid in on_gpu for gpu in job.gpus.of(pid)}
-    tried = not unread and all(map(hardware.tried_from_outside, capabilities)) and bool(capabilities)
-    return [NotExamined("gpu", say("coverage.gpu_untraced", tried=tried), _TRACE_IT), *busy]
+    return [NotExamined("gpu", say("coverage.gpu_untraced", tried=knows_such_gpus(case)), _TRACE_IT), *busy]
 
 
 def _unavailable(job: JobTimeline) -> list[NotExamined]:

@@ -87,7 +87,7 @@ def examine_hosts(recordings: Sequence[Recording]) -> Diagnosis:
     case = _join(hosts, leading.case, accounts)
     stuck = find_stuck({host.name: host.job for host in hosts})
     diagnosis = build(case, accounts, level, _why_no_verdict(hosts) if stuck is None else of_stuck(stuck))
-    of_each = on_hosts([(host.name, not_examined(host.job, traced=False)) for host in hosts])
+    of_each = on_hosts([(host.name, not_examined(host.job, host.case, traced=False)) for host in hosts])
     unseen = (*_ranks_unseen(hosts), *_clocks_unknown(hosts), *of_each, *diagnosis.not_examined)
     straggler = diagnosis.verdict.straggler_rank
     drawn = [read_activity(host.job, host.accounts, straggler) for host in hosts]

@@ -28,6 +28,7 @@ def summarise_recording(recording: Recording) -> HostSummary:
     """
     job = JobTimeline(recording)
     level, accounts, profiled = account_for(job)
+    case = gather_case(job, accounts, profiled)
     silent = why_no_verdict(job, accounts, find_still({"": job}))
     first = accounts[0].trainer.pid if accounts else 0
     return HostSummary(
@@ -41,10 +42,10 @@ def summarise_recording(recording: Recording) -> HostSummary:
         run=_run(job),
         level=level,
         accounts=tuple(map(_in_slices, accounts)),
-        case=gather_case(job, accounts, profiled),
+        case=case,
         silence=silent.summary if silent is not None else "",
         steps=step_summaries(job),
-        not_examined=not_examined(job, traced=False),
+        not_examined=not_examined(job, case, traced=False),
     )
 
 

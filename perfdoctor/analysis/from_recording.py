@@ -79,7 +79,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     stuck = surely_stuck(still, {"": job})
     missing = why_no_verdict(job, accounts, still) if stuck is None else of_stuck(stuck)
     diagnosis = build(case, accounts, level, missing)
-    unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
+    unseen = (*not_examined(job, case, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
     if accounts and stuck is None:
         numbers = job.processes.ranks
         absent = missing_ranks(len(numbers), job.processes.world_size, say("hosts.watch_all"), numbers)

@@ -20,7 +20,7 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
 )
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why
-from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.messages import say
 from perfdoctor.metrics.statistics import with_replacement
 from perfdoctor.timeline.amounts import Amounts, summed_by_block
@@ -28,6 +28,7 @@ from perfdoctor.timeline.quantiles import quantiles
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
+    from perfdoctor.rules.case import Case
 
 # How many of them agree is known to 3.5 % at worst, which is the standard error of a half.
 RESAMPLES = 200
@@ -129,75 +130,51 @@ def _overstated(cause: str, level: str) -> float:
 _OF_GPU_TIME = frozenset((GPU_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION))
 
 
-def most_confidence(
-    level: str, *, on_gpu: bool, cause: str | None = None, use_read: bool = True, tried: bool = False
-) -> float:
+def most_confidence(case: Case, cause: str, level: str) -> float:
     """How sure a verdict can be at most, by what it rests on.
 
     Args:
-        level: what the account rests on.
-        on_gpu: the job computes on a GPU.
+        case: the job.
         cause: the one that is named.
-        use_read: it is known how busy the GPU is.
-        tried: jobs on a GPU of its generation were watched before.
+        level: what the accounts rest on.
     """
-    if level != TRACED and on_gpu:
-        if cause in _OF_GPU_TIME and not use_read:
+    if level != TRACED and case.uses_gpu:
+        if cause in _OF_GPU_TIME and not _gpu_use_read(case):
             return thresholds.CONFIDENCE_GPU_UNREAD
-        return thresholds.CONFIDENCE_GPU_TRIED if tried and use_read else thresholds.CONFIDENCE_GPU_OUTSIDE
+        return thresholds.CONFIDENCE_GPU_TRIED if knows_such_gpus(case) else thresholds.CONFIDENCE_GPU_OUTSIDE
     if level == OUTSIDE:
         return thresholds.CONFIDENCE_OUTSIDE
     return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)
 
 
-def confidence(
-    accounts: Sequence[Account],
-    cause: str | None,
-    level: str,
-    *,
-    on_gpu: bool = False,
-    use_read: bool = True,
-    tried: bool = False,
-) -> float:
+def knows_such_gpus(case: Case) -> bool:
+    """Whether a job was watched from outside as others were on a GPU of its generation, with its use read."""
+    return _gpu_use_read(case) and hardware.tried_from_outside(case.setting("compute_capability"))
+
+
+def _gpu_use_read(case: Case) -> bool:
+    return case.number("gpu_busy") is not None
+
+
+def agreement(accounts: Sequence[Account], cause: str, level: str) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
 
     Args:
         accounts: of the trainers.
-        cause: the one that is named.
+        cause: the one that comes first over all of the time.
         level: what they rest on.
-        on_gpu: as ``most_confidence``.
-        use_read: likewise.
-        tried: likewise.
     """
     parts = summed_by_block(account.by_block() for account in accounts)
+    if len(parts) < 2:
+        return 0.0
     late = summed_by_block(account.late_by_block() for account in accounts)
     waits = [late.get(number, Amounts()) for number in parts]
-    most = most_confidence(level, on_gpu=on_gpu, cause=cause, use_read=use_read, tried=tried)
-    return min(most, agreement(list(parts.values()), cause, level, waits))
-
-
-def agreement(
-    accounts: Sequence[Mapping[str, float]],
-    cause: str | None,
-    level: str,
-    waits: Sequence[Mapping[str, float]] = (),
-) -> float:
-    """How often the same cause comes first when the parts of an account are drawn anew, with replacement.
-
-    Args:
-        accounts: seconds by cause for each part of the time.
-        cause: the one that comes first over all of it.
-        level: what the account rests on; it caps the confidence.
-        waits: of each part, what ranks waited for in other ones.
-    """
-    if cause is None or len(accounts) < 2:
-        return 0.0
-    weights = _weights(accounts)
-    found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
-    agreed = sum(first_cause(*shares, level) == cause for shares in zip(found, late, strict=True))
-    return float(min(most_confidence(level, on_gpu=False), agreed / RESAMPLES))
+    weights = _weights(list(parts.values()))
+    drawn = _drawn(list(parts.values()), weights)
+    drawn_late = _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
+    return sum(first_cause(*shares, level) == cause for shares in zip(drawn, drawn_late, strict=True)) / RESAMPLES
 
 
 def surest(steps: int) -> float:

@@ -4,7 +4,9 @@ import pytest
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import Share
-from perfdoctor.rules.verdict import confidence, first_cause, late_rank, straggler
+from perfdoctor.diagnosis import OUTSIDE, Evidence
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.verdict import agreement, first_cause, late_rank, most_confidence, straggler
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 
@@ -97,10 +99,28 @@ def test_unequal_work_of_ranks_comes_before_a_smaller_illness() -> None:
     assert first_cause(shares, {"cpu.model_compute": 0.33, "cpu.python_overhead": 0.05}) == "cpu.model_compute"
 
 
-def test_confidence_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> None:
+def test_agreement_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> None:
     steady = _ledgers("io.storage_read", ((0, 2), (1, 2)))
-    assert confidence(steady, "io.storage_read", "sampled from outside") == pytest.approx(0.95)
+    assert agreement(steady, "io.storage_read", OUTSIDE) == 1
     fleeting = _ledgers("io.storage_read", ())
     for account in fleeting:
         account.add(0, 1.2, CodeLocation("data"), [Share("io.storage_read", 1.0)])
-    assert 0 < confidence(fleeting, "io.storage_read", "sampled from outside") < 0.9
+    assert 0 < agreement(fleeting, "io.storage_read", OUTSIDE) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("capability", "busy", "cause", "most"),
+    [
+        (None, None, "io.storage_read", 0.95),
+        (9.0, 0.5, "gpu.compute", 0.7),
+        (8.0, 0.5, "gpu.compute", 0.6),
+        (9.0, None, "gpu.compute", 0.45),
+        (9.0, None, "io.storage_read", 0.6),
+    ],
+)
+def test_how_sure_a_verdict_from_outside_can_be(
+    capability: float | None, busy: float | None, cause: str, most: float
+) -> None:
+    settings: dict[str, float | str] = {} if capability is None else {"gpus": 1, "compute_capability": capability}
+    numbers = {} if busy is None else {"gpu_busy": Evidence("busy", busy, "of the time", "gpu")}
+    assert most_confidence(Case({}, (), {}, numbers, settings), cause, OUTSIDE) == most

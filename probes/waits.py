@@ -59,7 +59,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class _Wait:
+class _BlockingCall:
     """A system call that a thread waits in, as far as its line tells without a look at others.
 
     Attributes:
@@ -175,21 +175,21 @@ class WaitsProbe:
             yield Fact(now_ns, self.name, f"pid:{pid}", TRACED_BY, f"{tracer} {name_of(tracer, self._root)}")
         known.tracer = tracer
 
-    def _read(self, pid: int, line: bytes, now_ns: int) -> _Wait:
+    def _read(self, pid: int, line: bytes, now_ns: int) -> _BlockingCall:
         call, arguments = _call_of(line)
         if not arguments:
-            return _Wait(call, [], None, "", None)
+            return _BlockingCall(call, [], None, "", None)
         descriptors = Descriptors(pid, self._root)
         try:
             descriptor = descriptors.waited_on(call, arguments)
             target = descriptors.target(call, arguments) or (
                 "" if descriptor is None else descriptors.name_of(descriptor)
             )
-            return _Wait(call, arguments, descriptor, target, descriptors.sleeps_until(call, arguments, now_ns))
+            return _BlockingCall(call, arguments, descriptor, target, descriptors.sleeps_until(call, arguments, now_ns))
         finally:
             descriptors.close()
 
-    def _look_into(self, pid: int, wait: _Wait, members: tuple[int, ...], now_ns: int) -> Iterator[Sample]:
+    def _look_into(self, pid: int, wait: _BlockingCall, members: tuple[int, ...], now_ns: int) -> Iterator[Sample]:
         others = json.dumps(self._others(pid, wait, members))
         seen = WaitSeen(now_ns, pid, wait.call, wait.descriptor, wait.target, others, wait.ends_ns, None)
         try:
@@ -204,7 +204,7 @@ class WaitsProbe:
         finally:
             threads.close()
 
-    def _others(self, pid: int, wait: _Wait, members: tuple[int, ...]) -> list[int] | None:
+    def _others(self, pid: int, wait: _BlockingCall, members: tuple[int, ...]) -> list[int] | None:
         """Who could end a wait; None where nobody is known to be at the other end, or who it is cannot be seen."""
         if wait.call in _FILE_LOCKS:
             return lock_holders(pid, self._root)

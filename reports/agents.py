@@ -45,7 +45,7 @@ class ToolAnswer:
 
 
 @dataclass(frozen=True)
-class ToldVerdict:
+class ReportedVerdict:
     """The verdict as the JSON report has it; its summary is in the text."""
 
     bottleneck: str | None
@@ -58,7 +58,7 @@ class ToldVerdict:
 
 
 @dataclass(frozen=True)
-class ToldShare:
+class ReportedShare:
     """A cause and the fraction of wall time that goes there."""
 
     cause: str
@@ -66,7 +66,7 @@ class ToldShare:
 
 
 @dataclass(frozen=True)
-class ToldFinding:
+class ReportedFinding:
     """A finding in short; ``number`` names it to read_finding."""
 
     number: int
@@ -77,7 +77,7 @@ class ToldFinding:
 
 
 @dataclass(frozen=True)
-class ToldStuck:
+class ReportedStuck:
     """What holds up a job that is stuck, and for how long nothing has moved, at least."""
 
     kind: str
@@ -87,19 +87,19 @@ class ToldStuck:
 
 
 @dataclass(frozen=True)
-class ToldDiagnosis:
+class ReportedDiagnosis:
     """The values of a diagnosis; ``diagnosis`` names it to other tools, ``stuck`` is null for a job that moves."""
 
     diagnosis: str
-    verdict: ToldVerdict
-    stuck: ToldStuck | None
-    breakdown: list[ToldShare]
-    findings: list[ToldFinding]
+    verdict: ReportedVerdict
+    stuck: ReportedStuck | None
+    breakdown: list[ReportedShare]
+    findings: list[ReportedFinding]
     not_examined: list[str]
 
 
 @dataclass(frozen=True)
-class ToldEvidence:
+class ReportedEvidence:
     """A measured number, or a text where it is none."""
 
     name: str
@@ -109,7 +109,7 @@ class ToldEvidence:
 
 
 @dataclass(frozen=True)
-class ToldFix:
+class ReportedFix:
     """A change to make and the speed-up that it may be expected to bring; null where that cannot be computed.
 
     Attributes:
@@ -122,7 +122,7 @@ class ToldFix:
 
 
 @dataclass(frozen=True)
-class ToldProof:
+class ReportedProof:
     """The values of one finding, all that it rests on."""
 
     diagnosis: str
@@ -132,12 +132,12 @@ class ToldProof:
     share: float | None
     predicted_speedup: float | None
     ranks: list[int]
-    evidence: list[ToldEvidence]
-    fixes: list[ToldFix]
+    evidence: list[ReportedEvidence]
+    fixes: list[ReportedFix]
 
 
 @dataclass(frozen=True)
-class ToldComparison:
+class ReportedComparison:
     """The values of a comparison, as its JSON report has them; ``comparable`` is whether the paces may be compared."""
 
     comparable: bool
@@ -157,17 +157,17 @@ def tell(diagnosis: Diagnosis, name: str, next_move: str = "") -> ToolAnswer:
         next_move: what to do where no bottleneck is named; "" where that is not known.
     """
     values = asdict(
-        ToldDiagnosis(
+        ReportedDiagnosis(
             diagnosis=name,
             verdict=_verdict(diagnosis),
             stuck=_stuck(diagnosis),
             breakdown=[
-                ToldShare(line.cause, _rounded(line.share))
+                ReportedShare(line.cause, _rounded(line.share))
                 for line in diagnosis.breakdown[:MOST_VALUES]
                 if not line.share < SMALL_SHARE
             ],
             findings=[
-                ToldFinding(number, one.cause, one.severity, _rounded(one.share), _rounded(one.predicted_speedup))
+                ReportedFinding(number, one.cause, one.severity, _rounded(one.share), _rounded(one.predicted_speedup))
                 for number, one in enumerate(diagnosis.findings[:MOST_VALUES], start=1)
             ],
             not_examined=list(dict.fromkeys(item.probe for item in diagnosis.not_examined))[:MOST_VALUES],
@@ -186,7 +186,7 @@ def tell_finding(diagnosis: Diagnosis, name: str, number: int) -> ToolAnswer:
     """
     finding = diagnosis.findings[number - 1]
     values = asdict(
-        ToldProof(
+        ReportedProof(
             diagnosis=name,
             number=number,
             cause=finding.cause,
@@ -205,7 +205,7 @@ def tell_comparison(comparison: Comparison) -> ToolAnswer:
     """Whether the job became faster, where its time has gone, and what became of the predicted gain."""
     known = strict(compared_json.document(comparison))
     named = {name: known[name] for name in ("answer", "pace", "implied_speedup", "causes", "prediction")}
-    values = ToldComparison(comparable=not comparison.forbidding, **named)
+    values = ReportedComparison(comparable=not comparison.forbidding, **named)
     return answer(_comparison(compared_outline(comparison)), asdict(values))
 
 
@@ -215,9 +215,9 @@ def answer(sections: Iterable[Section], values: dict[str, Any]) -> ToolAnswer:
     return ToolAnswer(fitted(sections, ROOM - size_of_values(values)), values)
 
 
-def _verdict(diagnosis: Diagnosis) -> ToldVerdict:
+def _verdict(diagnosis: Diagnosis) -> ReportedVerdict:
     verdict = diagnosis.verdict
-    return ToldVerdict(
+    return ReportedVerdict(
         verdict.bottleneck,
         verdict.cause,
         _rounded(verdict.share),
@@ -228,22 +228,22 @@ def _verdict(diagnosis: Diagnosis) -> ToldVerdict:
     )
 
 
-def _stuck(diagnosis: Diagnosis) -> ToldStuck | None:
+def _stuck(diagnosis: Diagnosis) -> ReportedStuck | None:
     stuck = diagnosis.stuck
     if stuck is None:
         return None
-    return ToldStuck(stuck.kind, stuck.rank, _rounded(stuck.since_s), _rounded(stuck.confidence))
+    return ReportedStuck(stuck.kind, stuck.rank, _rounded(stuck.since_s), _rounded(stuck.confidence))
 
 
-def _evidence(item: Evidence) -> ToldEvidence:
+def _evidence(item: Evidence) -> ReportedEvidence:
     value = _rounded(item.value) if isinstance(item.value, (int, float)) else worded(item.value)
-    return ToldEvidence(worded(item.name), value, item.unit, item.probe)
+    return ReportedEvidence(worded(item.name), value, item.unit, item.probe)
 
 
-def _fix(fix: Fix) -> ToldFix:
+def _fix(fix: Fix) -> ReportedFix:
     brings, between = fix.predicted_speedup, fix.speedup_range
     rounded = None if between is None else tuple(map(_rounded, between))
-    return ToldFix(fix.title, None if brings is None else _rounded(brings), rounded)
+    return ReportedFix(fix.title, None if brings is None else _rounded(brings), rounded)
 
 
 def _rounded(value: float) -> float | None:

@@ -61,7 +61,7 @@ def waits_in_kernel(
 ) -> dict[str, Counter[str]]:
     """Which samples are missing of each phase since the host of a GPU waits in the kernel, for each one that is there.
 
-    Samples are of user mode. Where a host yields its core between looks at the device, or the kernel's shared page has
+    Samples are of user mode. Where a host yields its core between asking the device, or the kernel's shared page has
     no clock for it, a wait is mostly in the kernel. Whoever asks for the time waits for results in that phase. Where
     nobody does, the launch queue is full (seen on an H200 with driver 580: sched_yield takes 15 to 40 % of the running
     time then, and hardly any sample is of the clock). What yields do not account for may be anything else; of a job

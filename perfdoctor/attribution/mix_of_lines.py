@@ -16,7 +16,7 @@ from perfdoctor.metrics.own_code import owner_of
 from perfdoctor.timeline.amounts import Amounts
 
 _LARGEST_ODDS = 30.0  # natural logarithm: nothing but overhead, or but arithmetic
-_HALVINGS = 60  # of that range, far below any share that is told
+_HALVINGS = 60  # of that range, far below any share that is reported
 
 
 class CodeOfLines(NamedTuple):

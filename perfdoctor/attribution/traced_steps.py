@@ -177,7 +177,7 @@ def without_profiler(slices: Sequence[Places], longer: float) -> list[Places]:
 
 
 def with_reasons(slices: Sequence[Places], sampled: Places) -> list[Places]:
-    """Slices of traced steps in which samples tell what is behind fetching, waiting, launching and device work.
+    """Slices of traced steps in which samples show what is behind fetching, waiting, launching and device work.
 
     Args:
         slices: of traced steps, in seconds.

@@ -68,7 +68,7 @@ def _of_traces(path: Path) -> dict[str, Any]:
         return document(analyze.diagnose([path]))
     except NoTraceError as error:
         what = "neither a recording nor a JSON report nor a profiler trace"
-        raise PerfDoctorError(f"{path} is {what}: {error.looks}.", hint=_HINT) from None
+        raise PerfDoctorError(f"{path} is {what}: {error.instead}.", hint=_HINT) from None
 
 
 def _report(path: Path) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Detector:
             yield self._of_pace(Happened.SLOWER, change)
 
     def _dip(self, change: LevelChange, loss: Loss) -> Iterator[Incident]:
-        """One that is over: the next of a rhythm that is known is told with that, and not by itself."""
+        """One that is over: the next of a rhythm that is known is reported with that, and not by itself."""
         was_told = self._known.open(PACE) is not None
         found = list(self._dips.add(loss))
         if was_told or not self._dips.keep_rhythm(loss):

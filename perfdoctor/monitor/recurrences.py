@@ -64,7 +64,7 @@ class Recurrences:
         return any(rhythm.is_next(at, depth) for rhythm in self._rhythms)
 
     def keep_rhythm(self, loss: Loss) -> bool:
-        """Whether one of them is told together with others in their rhythm."""
+        """Whether one of them is reported together with others in their rhythm."""
         return any(rhythm.every_s is not None and loss in rhythm.losses for rhythm in self._rhythms)
 
     def _look(self) -> Iterator[Incident]:

@@ -192,8 +192,8 @@ class Comparison:
     @property
     def hidden_by_noise(self) -> bool:
         """Whether a regression was asked for, and is not known for nothing but what the runs vary by."""
-        told = self.pace is not None and self.pace.answer is not Answer.UNKNOWN
-        return told and self.limit is not None and self.regressed is None
+        known = self.pace is not None and self.pace.answer is not Answer.UNKNOWN
+        return known and self.limit is not None and self.regressed is None
 
     @property
     def may_be_other_work(self) -> bool:

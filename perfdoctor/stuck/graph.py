@@ -118,8 +118,8 @@ class WaitGraph:
             other for other in found if other != one and (other in self._ranks or other.process.pid not in above)
         )
         # Of a set of descriptors only the first was looked into, and the kernel does not name every owner of a lock.
-        told = wait.call not in ON_SETS and bool(pids or wait.call not in FILE_LOCKS)
-        return Awaited(others, all_known=told and len(others) == len(pids))
+        listed = wait.call not in ON_SETS and bool(pids or wait.call not in FILE_LOCKS)
+        return Awaited(others, all_known=listed and len(others) == len(pids))
 
     def _has_no_work(self, one: OnHost) -> bool:
         """Whether a loader worker waits for its trainer to ask it for a batch."""

@@ -1,4 +1,4 @@
-"""Collectives of groups that the file does not name, told by the streams on which they run.
+"""Collectives of groups that the file does not name, matched by the streams on which they run.
 
 Each process group has a stream of its own. So those of one name and stream are of one group on each rank, and on
 several ranks of the same one where there are as many of them and each ends at the same moment, by the hosts' clocks.
@@ -27,7 +27,7 @@ class _Sequence(NamedTuple):
 
 
 def match_by_stream(ranks: Sequence[Collectives], origins: Sequence[int | None]) -> list[dict[int, int]]:
-    """Collectives of at least two ranks, as index of the rank to the row in its table, as far as streams tell them.
+    """Collectives of at least two ranks, as index of the rank to the row in its table, as far as streams match them.
 
     Args:
         ranks: their collectives.

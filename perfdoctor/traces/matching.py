@@ -1,7 +1,7 @@
 """Collectives matched across ranks: which rows of their tables are one and the same; and the ranks' clocks by them.
 
 By number within the group where the file has it. Where it does not name the group, by the streams on which they run, if
-those tell (``communicators``); else by the step and the place among its kind in that step. What lies outside of the
+those do (``communicators``); else by the step and the place among its kind in that step. What lies outside of the
 steps, or in traces without any, has only its order: there the shift is taken with which the ends agree best. In any
 case the ranks of one collective must all be in it at some moment; those that are not are separated, so that groups that
 share a name (of tensor parallelism, for instance) come out as groups.
@@ -36,9 +36,9 @@ def match_collectives(
     Returns:
         The collectives of at least two ranks, in order of time, and the clocks of the ranks in them.
     """
-    told = match_by_stream(ranks, origins)
-    taken = {(rank, row) for collective in told for rank, row in collective.items()}
-    named = [*told, *_by_key(ranks, taken)]
+    by_stream = match_by_stream(ranks, origins)
+    taken = {(rank, row) for collective in by_stream for rank, row in collective.items()}
+    named = [*by_stream, *_by_key(ranks, taken)]
     clocks = align_clocks(ranks, named)
     found = [*named, *_by_order(ranks, _guesses(clocks, origins), taken)]
     clocks = _trusted(align_clocks(ranks, found), origins)

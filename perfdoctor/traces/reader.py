@@ -30,12 +30,12 @@ class NoTraceError(PerfDoctorError):
 
     Args:
         message: that of the error.
-        looks: what the file looks like instead, as a sentence goes on after a colon.
+        instead: what the file seems to be, as a sentence goes on after a colon.
     """
 
-    def __init__(self, message: str, *, looks: str = "") -> None:
+    def __init__(self, message: str, *, instead: str = "") -> None:
         super().__init__(message, hint=HOW_TO_RECORD)
-        self.looks = looks
+        self.instead = instead
 
 
 def read_trace(path: Path) -> Trace:
@@ -57,8 +57,8 @@ def read_trace(path: Path) -> Trace:
             hint=say("moves.read_recording", path=shlex.quote(str(path))),
         )
     if not pieces.is_trace:
-        looks = _what_instead(pieces.beginning)
-        raise NoTraceError(f"{path} is not a profiler trace: {looks}.", looks=looks)
+        instead = _what_instead(pieces.beginning)
+        raise NoTraceError(f"{path} is not a profiler trace: {instead}.", instead=instead)
     if columns.events == 0:
         raise PerfDoctorError(f"{path} holds no event that can be read.", hint=HOW_TO_RECORD)
     notes = [file.missing] if file.missing else []

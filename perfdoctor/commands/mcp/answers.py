@@ -18,7 +18,7 @@ _COLUMNS = 160  # wide enough for most command lines; agents do not wrap
 
 
 @dataclass(frozen=True)
-class ToldJob:
+class ReportedJob:
     """A training job of this host; null is what is not known."""
 
     pid: int
@@ -35,15 +35,15 @@ class ToldJob:
 
 
 @dataclass(frozen=True)
-class ToldJobs:
+class ReportedJobs:
     """The training jobs of this host, and how many processes may not be read."""
 
-    jobs: list[ToldJob]
+    jobs: list[ReportedJob]
     not_read: int
 
 
 @dataclass(frozen=True)
-class ToldProbe:
+class ReportedProbe:
     """What a probe would see: ``works``, ``in part`` or ``no``."""
 
     probe: str
@@ -51,15 +51,15 @@ class ToldProbe:
 
 
 @dataclass(frozen=True)
-class ToldCheck:
+class ReportedCheck:
     """Whether a process can be attached to, and what would be seen; null where no process was named."""
 
     attachable: bool | None
-    probes: list[ToldProbe]
+    probes: list[ReportedProbe]
 
 
 @dataclass(frozen=True)
-class ToldCause:
+class ReportedCause:
     """A cause that perfdoctor can name."""
 
     cause: str
@@ -69,14 +69,14 @@ class ToldCause:
 
 def tell_jobs(found: TrainingJobs) -> ToolAnswer:
     """The training jobs of this host."""
-    values = asdict(ToldJobs([_job(job) for job in found.jobs], found.unread))
+    values = asdict(ReportedJobs([_job(job) for job in found.jobs], found.unread))
     heading, *lines = listing(found.jobs, columns=_COLUMNS).split("\n") if found.jobs else (none_found(found),)
     rest = "[…] more jobs run on this host than have room here"
     return answer((Section("", (heading, *lines), rest), Section("", short_lines(unread(found)))), values)
 
 
-def _job(job: TrainingJob) -> ToldJob:
-    return ToldJob(
+def _job(job: TrainingJob) -> ReportedJob:
+    return ReportedJob(
         pid=job.pid,
         ranks=len(job.trainers),
         workers=job.workers,
@@ -94,7 +94,7 @@ def _job(job: TrainingJob) -> ToldJob:
 def tell_check(checked: Checked, pid: int | None) -> ToolAnswer:
     """What perfdoctor could see, and whether attach would take the process."""
     attachable = None if pid is None else checked.refusal is None
-    values = asdict(ToldCheck(attachable, [ToldProbe(one.probe, one.state) for one in checked.probes]))
+    values = asdict(ReportedCheck(attachable, [ReportedProbe(one.probe, one.state) for one in checked.probes]))
     first = [f"Process {pid} can be attached to."]
     if pid is None:
         first = ["Of a process on this host would be seen, by probe:"]
@@ -136,4 +136,6 @@ def tell_cause(cause: str) -> ToolAnswer:
     require_cause(cause)
     known = CAUSES[cause]
     text = explained.render(cause, width=_COLUMNS, color=False, encoding="utf-8")
-    return answer((Section("", tuple(text.strip().split("\n"))),), asdict(ToldCause(cause, known.title, known.healthy)))
+    return answer(
+        (Section("", tuple(text.strip().split("\n"))),), asdict(ReportedCause(cause, known.title, known.healthy))
+    )

@@ -27,15 +27,22 @@ from perfdoctor import __version__
 from perfdoctor.capture.jobs import find_jobs
 from perfdoctor.commands.attach import DEFAULT_DURATION_S
 from perfdoctor.commands.mcp import calls
-from perfdoctor.commands.mcp.answers import ToldCause, ToldCheck, ToldJobs, tell_cause, tell_check, tell_jobs
+from perfdoctor.commands.mcp.answers import (
+    ReportedCause,
+    ReportedCheck,
+    ReportedJobs,
+    tell_cause,
+    tell_check,
+    tell_jobs,
+)
 from perfdoctor.commands.mcp.apart import AT_ONCE, call_apart
 from perfdoctor.commands.mcp.calls import Report
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.agents import (
-    ToldComparison,
-    ToldDiagnosis,
-    ToldProof,
+    ReportedComparison,
+    ReportedDiagnosis,
+    ReportedProof,
     ToolAnswer,
     tell,
     tell_comparison,
@@ -110,19 +117,19 @@ class AgentSession:
 Call = Context[AgentSession, Any]
 
 
-async def list_jobs(context: Call) -> Annotated[CallToolResult, ToldJobs]:
+async def list_jobs(context: Call) -> Annotated[CallToolResult, ReportedJobs]:
     """List the PyTorch training jobs of this host: process id, ranks, loader workers, GPUs, age, CPU, memory."""
     return _result(tell_jobs(await call_apart(_session(context).brief, find_jobs)))
 
 
-async def check(context: Call, pid: PidOrHost = None) -> Annotated[CallToolResult, ToldCheck]:
+async def check(context: Call, pid: PidOrHost = None) -> Annotated[CallToolResult, ReportedCheck]:
     """Say what could be seen of a process, why not the rest, what would enable it, and whether attach would take it."""
     return _result(tell_check(await call_apart(_session(context).brief, calls.check, pid), pid))
 
 
 async def attach(
     context: Call, pid: Pid, seconds: Seconds = DEFAULT_DURATION_S
-) -> Annotated[CallToolResult, ToldDiagnosis]:
+) -> Annotated[CallToolResult, ReportedDiagnosis]:
     """Watch a running training job from outside for some seconds, and say what holds it back and what to change.
 
     Takes `seconds` and some more for the diagnosis. Nothing in the job is changed; cancelling ends the watching.
@@ -133,7 +140,7 @@ async def attach(
     return await _told(session, report)
 
 
-async def analyze(context: Call, paths: Paths) -> Annotated[CallToolResult, ToldDiagnosis]:
+async def analyze(context: Call, paths: Paths) -> Annotated[CallToolResult, ReportedDiagnosis]:
     """Diagnose what lies on disk: profiler traces of one job, a recording of perfdoctor's, or its JSON report.
 
     Large traces take minutes; cancelling ends the reading.
@@ -142,7 +149,7 @@ async def analyze(context: Call, paths: Paths) -> Annotated[CallToolResult, Told
     return await _told(session, await _read(session, *map(_path, paths)))
 
 
-async def read_finding(context: Call, diagnosis: Name, number: Number = 1) -> Annotated[CallToolResult, ToldProof]:
+async def read_finding(context: Call, diagnosis: Name, number: Number = 1) -> Annotated[CallToolResult, ReportedProof]:
     """Read one finding whole: all of its evidence, every change with its code, and what would prove it wrong."""
     session = _session(context)
     found = _run_of(session, diagnosis)
@@ -157,7 +164,7 @@ async def read_finding(context: Call, diagnosis: Name, number: Number = 1) -> An
     return _result(await to_thread.run_sync(tell_finding, read, diagnosis, number))
 
 
-async def compare(context: Call, before: Run, after: Run) -> Annotated[CallToolResult, ToldComparison]:
+async def compare(context: Call, before: Run, after: Run) -> Annotated[CallToolResult, ReportedComparison]:
     """Compare two runs of a job: is it faster, where has the time gone, did the predicted gain come true?"""
     session = _session(context)
     sides = [_run_of(session, one) for one in (before, after)]
@@ -166,7 +173,7 @@ async def compare(context: Call, before: Run, after: Run) -> Annotated[CallToolR
 
 async def explain(
     context: Call, cause: Annotated[str, Field(description="Its id, io.swap for instance")]
-) -> Annotated[CallToolResult, ToldCause]:
+) -> Annotated[CallToolResult, ReportedCause]:
     """Explain a cause: what it means, what looks like it, what helps, and what would prove it wrong."""
     return _result(tell_cause(cause))
 

@@ -20,8 +20,7 @@ _SENTENCE = re.compile(r"[A-Z][a-z]+:? [\w-]")
 _FULL_STOP = "\u3002"  # how one ends in Chinese
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0}
-_BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
-_DECIMAL = {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
+_BYTES = {"bytes": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _FRACTIONS = {"fraction", "share"}
 _PERCENTS = {"%", "percent"}
 
@@ -110,14 +109,13 @@ def duration(seconds: float) -> str:
     return f"{number(seconds * 1e9)} ns" if seconds else "0 s"
 
 
-def size(count: float, *, binary: bool = True) -> str:
-    """Bytes with a binary or a decimal prefix, e.g. ``1.5 GiB``."""
-    step = 1024 if binary else 1000
-    for unit in ("bytes", "KiB", "MiB", "GiB") if binary else ("bytes", "kB", "MB", "GB"):
-        if abs(count) < step:
-            return f"{number(count)} {unit}"
-        count /= step
-    return f"{number(count)} {'TiB' if binary else 'TB'}"
+def size(count: float) -> str:
+    """Bytes with a decimal prefix, as disks, links and ``torch.cuda`` count, e.g. ``1.5 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{number(count)} {label('unit', unit=unit)}"
+        count /= 1000
+    return f"{number(count)} TB"
 
 
 def number(value: float) -> str:
@@ -145,10 +143,8 @@ def quantity(value: float | Text | None, unit: str) -> str:
         written = percent(value / 100)
     elif kind in _SECONDS:
         written = duration(value * _SECONDS[kind])
-    elif kind in _BINARY:
-        written = size(value * _BINARY[kind])
-    elif kind in _DECIMAL:
-        written = size(value * _DECIMAL[kind], binary=False)
+    elif kind in _BYTES:
+        written = size(value * _BYTES[kind])
     else:
         return clean(
             f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {label('unit', unit=unit)}"

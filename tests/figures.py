@@ -11,10 +11,9 @@ from perfdoctor.reports.text import clean, sentence
 
 FIGURE = re.compile(
     r"(?P<bound>[<>])?(?<![\w.,])(?P<number>\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
-    r"(?: ?(?P<unit>%|x(?!\w)|µs|ms|ns|s(?!\w)|min|h(?!\w)|[KMGT]iB|[kMGT]B|bytes))?"
+    r"(?: ?(?P<unit>%|x(?!\w)|µs|ms|ns|s(?!\w)|min|h(?!\w)|[kMGT]B|bytes))?"
 )
-_DECIMAL, _BINARY = [1000.0**power for power in range(5)], [1024.0**power for power in range(5)]
-_SIZES = dict(zip(("bytes", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB"), _DECIMAL + _BINARY[1:], strict=True))
+_SIZES = {unit: 1000.0**power for power, unit in enumerate(("bytes", "kB", "MB", "GB", "TB"))}
 _TIMES = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 # What the answer says of itself.
 _OWN = ("This diagnosis is ", "- […]", "[…]")
@@ -131,7 +130,7 @@ def _factors(unit: str | None) -> list[float]:
     if unit in _TIMES:
         return [factor / _TIMES[unit] for factor in (1.0, 1e-3, 1e-6, 1e-9)]
     if unit in _SIZES:
-        return [factor / _SIZES[unit] for factor in _DECIMAL + _BINARY]
+        return [factor / _SIZES[unit] for factor in _SIZES.values()]
     return [1.0]
 
 

@@ -1,6 +1,7 @@
 """Input and output: reading from storage and networks, paging, and writing checkpoints and logs."""
 
 from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports import text
 from perfdoctor.reports.chinese.phrases import amount, fix, percent, then
 
 
@@ -50,15 +51,11 @@ def mapped_pieces(*, faults: Evidence) -> Fix:
     )
 
 
-def _kib(size: float) -> str:
-    return f"{size / 1024:.3g} KiB" if size >= 1024 else f"{size:.0f} 字节"
-
-
 def larger_files(*, size: float, rate: float | None) -> Fix:
     calls = f"（每秒 {rate:,.0f} 次调用）" if rate is not None else ""
     return fix(
         "把样本打包成更大的文件",
-        f"一次 read 调用平均只请求 {_kib(size)}{calls}：开销在于请求的次数。",
+        f"一次 read 调用平均只请求 {text.size(size)}{calls}：开销在于请求的次数。",
         "把样本写成 100 MB 或更大的分片（tar 配合 WebDataset、Parquet、LMDB），按顺序读取分片，在缓冲区内打乱。",
     )
 

@@ -3,6 +3,7 @@
 import shlex
 
 from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports import text
 from perfdoctor.reports.english.phrases import amount, percent, then
 
 
@@ -69,7 +70,7 @@ def larger_files(*, size: float, rate: float | None) -> Fix:
     calls = f" ({rate:,.0f} calls a second)" if rate is not None else ""
     return Fix(
         "Pack samples into larger files",
-        f"Each read call asks for {_kib(size)} on average{calls}: what costs is the number of requests.",
+        f"Each read call asks for {text.size(size)} on average{calls}: what costs is the number of requests.",
         "Write samples into shards of 100 MB or more (tar with WebDataset, Parquet, LMDB) and read a shard in order, "
         "shuffling within a buffer.",
     )
@@ -103,10 +104,6 @@ def part_per_host(*, refaults: float) -> Fix:
         "were dropped.",
         "Give each host its own fixed share of the files, small enough for its memory.",
     )
-
-
-def _kib(size: float) -> str:
-    return f"{size / 1024:.3g} KiB" if size >= 1024 else f"{size:.0f} bytes"
 
 
 def _folder(path: str | None) -> str:

@@ -29,7 +29,7 @@ def test_what_is_known_is_listed_and_what_is_not_is_a_dash() -> None:
     heading, first, second = (line.split() for line in listing([JOB, NOTEBOOK]).splitlines())
     assert heading == ["PID", "USER", "RANKS", "WORKERS", "GPUS", "AGE", "CPU", "MEMORY", "STEPS/S", "COMMAND"]
     assert first[:6] == ["41", "alice", "2", "4", "0", "1"]
-    assert " ".join(first[6:]) == "2 h 3 min 3.3 6 GiB 12.5 python …/src/train.py --lr 0.1"
+    assert " ".join(first[6:]) == "2 h 3 min 3.3 6.44 GB 12.5 python …/src/train.py --lr 0.1"
     assert second[4] == "—"
     assert " ".join(second[8:12]) == "min idle — —"
 

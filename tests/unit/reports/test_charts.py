@@ -13,7 +13,7 @@ def test_each_chart_title_is_one_chart_with_its_lines() -> None:
     assert [chart.title for chart in drawn] == ["Processor time", "Memory of the job", "Reads from storage"]
     assert [line.name for line in drawn[0].lines] == ["trainer", "worker 4250", "worker 4251"]
     assert "trainer, 20% to 50%" in drawn[0].label
-    assert "GiB" in drawn[1].lines[0].range
+    assert "GB" in drawn[1].lines[0].range
 
 
 def points(path: str) -> list[tuple[float, float]]:

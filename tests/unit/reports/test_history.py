@@ -38,7 +38,7 @@ SAYS = {
     Happened.DIP: "for 60 s 50% slower",
     Happened.RECURRING: "8 steps took 12 s longer than the others, 2% of the time: one of 6,000 steps, about every",
     Happened.DRIFT: "slowly 20% slower: a step takes 120 ms instead of 100 ms then; meanwhile page cache -60%",
-    Happened.MEMORY: "5.59 GiB instead of 3.73 GiB, 1.01 GiB more each hour; none is left in 8 h 20 min",
+    Happened.MEMORY: "6 GB instead of 4 GB, 1.08 GB more each hour; none is left in 8 h 20 min",
     Happened.NO_STEPS: "no step was made for 60 s, where one takes 100 ms ordinarily",
     Happened.CAUSE: "reading from storage takes 50% of the time instead of 10%",
     Happened.DIPS: "for a while, 8 times: 5 min 0 s each, of which 27 s are lost, 2% of the time: about every 50 min",

@@ -1,7 +1,4 @@
-"""Samples of machine code: of which it is certain where in the job's code they belong, and which are missing.
-
-Waits of a GPU's host that are mostly in the kernel show in too few of them, since they are of user mode.
-"""
+"""Samples of machine code while a main thread trains, and which of them certainly belong where in the job's code."""
 
 from __future__ import annotations
 

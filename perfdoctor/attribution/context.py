@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
+from perfdoctor.attribution.code_by_phase import phase_of
+from perfdoctor.attribution.code_mix import CodeMix, read_code_mix
 from perfdoctor.attribution.code_samples import computes_beside
 from perfdoctor.attribution.forks import Forks, read_forks
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_writing

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.attribution.code_mix import SPIN, phase_of
+from perfdoctor.attribution.code_by_phase import phase_of
+from perfdoctor.attribution.code_mix import SPIN
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.forks import after_forks
 from perfdoctor.attribution.share import (

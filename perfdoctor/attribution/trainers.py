@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.attribution.code_mix import phase_of
+from perfdoctor.attribution.code_by_phase import phase_of
 from perfdoctor.attribution.collectives import AllRanks, CollectiveWaits, SeenRank
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.running_trainer import running_trainer

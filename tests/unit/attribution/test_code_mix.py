@@ -7,17 +7,8 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.attribution.code_mix import (
-    IN_STEP,
-    SPIN,
-    CodeMix,
-    _apart,
-    _fractions,
-    _libraries,
-    mark_in_step,
-    misplaced,
-    read_code_mix,
-)
+from perfdoctor.attribution.code_by_phase import IN_STEP, _apart, mark_in_step, misplaced
+from perfdoctor.attribution.code_mix import SPIN, CodeMix, _fractions, _libraries, read_code_mix
 from perfdoctor.attribution.device_host import with_device
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES, Frame

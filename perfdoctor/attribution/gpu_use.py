@@ -127,7 +127,7 @@ class GpuReader:
 
     def read(self, gpus: Sequence[str]) -> GpuUse:
         """The use of some GPUs, as means over them."""
-        busy = self._over_time(gpus, "busy_fraction")
+        busy = self._busy_over_time(gpus)
         # Where that is not read, parts are of however long they are busy.
         mean = 1.0 if busy is None else self._busy(gpus)
         foreign = min(self._readings.mean_over(gpus, "foreign_sm_fraction") or 0.0, mean)
@@ -165,7 +165,7 @@ class GpuReader:
 
     def _busy(self, gpus: Sequence[str]) -> float:
         """Mean fraction of the time in which they ran kernels; 0 where that could not be read."""
-        busy = self._over_time(gpus, "busy_fraction")
+        busy = self._busy_over_time(gpus)
         return 0.0 if busy is None else float(np.mean(busy.values))
 
     def _waits_for_ranks(self, gpus: Sequence[str]) -> tuple[float, float]:
@@ -385,10 +385,11 @@ class GpuReader:
     def _values(self, gpu: str, name: str) -> Sequence[float]:
         return self._readings.over_time(gpu, name)[1]
 
-    def _over_time(self, gpus: Sequence[str], name: str) -> Counter | None:
+    def _busy_over_time(self, gpus: Sequence[str]) -> Counter | None:
+        """The mean over some GPUs at each reading."""
         at: dict[int, list[float]] = {}
         for gpu in gpus:
-            for time_ns, value in zip(*self._readings.over_time(gpu, name), strict=True):
+            for time_ns, value in zip(*self._readings.over_time(gpu, "busy_fraction"), strict=True):
                 at.setdefault(time_ns, []).append(value)
         if len(at) < 2:
             return None

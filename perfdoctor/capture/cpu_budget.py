@@ -41,7 +41,7 @@ class Used:
         self.own, self.helpers = own, helpers
 
 
-def used_so_far(but: Container[int] = ()) -> Used:
+def used_so_far(but: Container[int]) -> Used:
     """What perfdoctor has used since it was started.
 
     Args:

@@ -156,7 +156,7 @@ def _all_of(path: Path) -> list[Path]:
     return [file for file in path.parent.iterdir() if file.name == path.name or file.name.startswith(beside)]
 
 
-def require_replaceable(path: Path | None, *, force: bool = False) -> None:
+def require_replaceable(path: Path | None, *, force: bool) -> None:
     """Makes sure that a new recording may take the place of what is at a path, before a job is looked for.
 
     Args:

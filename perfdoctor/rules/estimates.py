@@ -51,7 +51,7 @@ def of_loop(fix: Proposed) -> Gain:
     """
     parts = [{one.line: one.part for one in _loops(fix.case, about)} for about in (fix.cause, MODEL_COMPUTE)]
     calls, arithmetic = (some.get(fix["line"], 0.0) for some in parts)
-    gain = fix.frees_calls(0.0, calls, calls)
+    gain = fix.frees_calls(calls, calls)
     beside = min(fix.case.share(MODEL_COMPUTE) * arithmetic / 2, 3 * gain.likely)
     return Gain(0.0, gain.likely + beside, gain.most + beside)
 
@@ -70,7 +70,7 @@ def of_sequence(fix: Proposed) -> Gain:
 def by_larger_batch(fix: Proposed) -> Gain:
     """Half of the calls per sample; not of those in loops that may go over the samples."""
     part = max(0.0, 1 - sum(one.part for one in _loops(fix.case, fix.cause) if not one.carries)) / 2
-    return fix.frees_calls(0.0, part, part)
+    return fix.frees_calls(part, part)
 
 
 def by_graphs(fix: Proposed) -> Gain:

@@ -58,17 +58,17 @@ class Proposed:
         low, high = self.case.range_of(self.cause)
         return Gain(least * low, likely * self.share, most * high)
 
-    def frees_calls(self, least: float, likely: float, most: float) -> Gain:
-        """The same of what calls operators, which a GPU hides as long as it works: no more than that it idles.
+    def frees_calls(self, likely: float, most: float) -> Gain:
+        """The same of what calls operators: no more than a GPU idles, which may hide all of it as long as it works.
 
         A host that is behind launches all the time in which it does nothing else, and the GPU's own work goes on
         beside that.
         """
         if self.cause != KERNEL_LAUNCH:
-            return self.frees(least, likely, most)
+            return self.frees(0.0, likely, most)
         beside = sum(share for cause, share in self.case.shares.items() if CAUSES[cause].bottleneck == "gpu")
         times = (self.share + beside) / max(self.share, thresholds.LEAST_LEFT)
-        return self.frees(*(min(1.0, part * times) for part in (least, likely, most)))
+        return self.frees(0.0, min(1.0, likely * times), min(1.0, most * times))
 
     def frees_exactly(self, part: float) -> Gain:
         """A part of the cause that is sure but for the sampling."""

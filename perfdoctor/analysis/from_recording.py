@@ -29,7 +29,7 @@ from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double
-from perfdoctor.metrics.helpers import helpers_at_once
+from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours

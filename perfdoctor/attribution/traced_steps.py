@@ -61,7 +61,7 @@ SLOWED_BY_PROFILER = LAUNCHING | {SYNCHRONIZATION, UNATTRIBUTED}
 # While a device idles for these the host does something, or nothing that a trace shows.
 IDLE = LAUNCHING | {INPUT_PREPROCESSING, CHECKPOINT_WRITE, SYNCHRONIZATION, MEMORY_PRESSURE, UNATTRIBUTED}
 # Of these samples show only that the host works or waits, whatever the device does meanwhile: the trace knows better.
-TOLD_BY_TRACE = DEVICE_WORK | {MODEL_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION, HOST_TRANSFER, UNATTRIBUTED}
+SHOWN_BY_TRACE = DEVICE_WORK | {MODEL_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION, HOST_TRANSFER, UNATTRIBUTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ def _with_places(account: Account, by_block: Mapping[int, Places]) -> Account:
 def _known_beside(places: Places) -> Places:
     """What samples know better than a trace; what is no cause yet is a host at its device."""
     return Places(
-        {place: amount for place, amount in places.items() if place[0] in CAUSES and place[0] not in TOLD_BY_TRACE}
+        {place: amount for place, amount in places.items() if place[0] in CAUSES and place[0] not in SHOWN_BY_TRACE}
     )
 
 

@@ -20,7 +20,7 @@ UNKNOWN = "—"
 _PATH_WORDS = 2
 _PIPE_COLUMNS = 200
 # In a sentence, of so many jobs so many columns of each command.
-_MOST_LISTED, _TOLD_COLUMNS = 8, 50
+_MOST_LISTED, _COMMAND_COLUMNS = 8, 50
 
 
 def listing(jobs: Sequence[TrainingJob], *, numbered: bool = False, columns: int | None = None) -> str:
@@ -119,7 +119,7 @@ def _several(jobs: Sequence[TrainingJob]) -> str:
 
 def _in_short(job: TrainingJob, jobs: Sequence[TrainingJob]) -> str:
     """A job in a sentence: its name, if it has one that no other has, and its process and command."""
-    process = f"{job.pid} ({_cut(shortened(job.command), _TOLD_COLUMNS)})"
+    process = f"{job.pid} ({_cut(shortened(job.command), _COMMAND_COLUMNS)})"
     name = _own_name(job, jobs)
     return f"{name}: {process}" if name else process
 

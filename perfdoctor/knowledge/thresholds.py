@@ -660,9 +660,9 @@ COMPILATIONS_OF_A_STEP = Threshold(
 )
 
 # What is shown as evidence.
-TOLD_CORES = Threshold(0.01, "cores", "the kernel counts in ticks of 10 ms, so it is one in a second")
-TOLD_FRACTION = Threshold(0.005, "of the time or the samples", "judgement: less is a sample or two in some hundred")
-TOLD_PART = Threshold(0.01, "of a cause", "judgement: a line with less of it is not where most of it is")
+SHOWN_CORES = Threshold(0.01, "cores", "the kernel counts in ticks of 10 ms, so it is one in a second")
+SHOWN_FRACTION = Threshold(0.005, "of the time or the samples", "judgement: less is a sample or two in some hundred")
+SHOWN_PART = Threshold(0.01, "of a cause", "judgement: a line with less of it is not where most of it is")
 
 # Exchange between ranks.
 WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")

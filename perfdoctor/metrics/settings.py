@@ -34,7 +34,15 @@ dataset              ``tensors`` if samples are rows of tensors in memory (``Ten
                      ``rows of a table`` if they are taken out of a data frame
 optimizer            how it runs over the parameters: ``single``, ``multi`` (foreach) or ``fused``
 loop                 whose training loop it is: ``transformers``, ``lightning``
-others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``
+others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``; ``update`` is taken
+                     from the source where too few stacks were seen
+helpers              how other processes are asked: ``for the model`` or ``for input``
+threads_set          how many threads compute as the source sets it; ``yes`` where that is no plain number
+pads_all             where the source pads every text to one length
+exchange_policy      where it says in which numbers ranks exchange, or with which hook
+trains_part          where the optimizer is given a part of the model, and nothing keeps gradients from the rest
+unused_pass          where a module is called whose gradients are cleared before its optimizer steps
+made_of_state        where the loop makes batches of what it changes itself
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
@@ -56,7 +64,7 @@ from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tenso
 from perfdoctor.knowledge.libraries import COMM_HOOK, EXCHANGE_POLICIES, GIVES_TYPES, PADS_ALL, THREADS, UPDATES, USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
-from perfdoctor.metrics.helpers import how_asked
+from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
 from perfdoctor.metrics.own_source import made_of_state, unused_pass
 from perfdoctor.recording.clock import NS_PER_S
@@ -93,20 +101,7 @@ def read_settings(recording: Recording, trainers: Trainers) -> Settings:
 
 
 def read_code_settings(job: JobTimeline) -> Settings:
-    """What is seen of a job's code; what is not known is absent.
-
-    Returns:
-        ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
-        samples are rows of tensors in memory (``TensorDataset``); ``helpers``: how other processes are asked
-        (``perfdoctor.metrics.helpers``); ``threads_set``: how many compute as its source sets it, ``yes`` where that
-        is no plain number; ``pads_all``: where its source pads every text to one length; ``exchange_policy``: where
-        its source says in which numbers ranks exchange, or with which hook; ``trains_part``: where
-        its optimizer is given a part of the model, and nothing keeps gradients from the rest; ``unused_pass``: where
-        a module is called whose gradients are cleared before its optimizer steps; ``made_of_state``: where its loop
-        makes batches of what it changes itself; and all that
-        ``perfdoctor.knowledge.libraries.USES`` lists, where ``parallel`` is ``no`` if enough was seen and ``update`` is
-        taken from the source if not.
-    """
+    """What frames, threads and the source show of a job's code."""
     pids = {trainer.pid for trainer in job.processes.trainers}
     workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
     stacks, beside = list(_stacks(job, pids)), list(_stacks(job, workers))

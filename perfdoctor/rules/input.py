@@ -8,7 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import OPENERS, PREPARED, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.helpers import depends_on_steps, helper_fixes
+from perfdoctor.rules.helper_processes import depends_on_steps, helper_fixes
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import freed_without_workers, no_more_workers, plan_workers, worker_fixes
 
@@ -79,7 +79,7 @@ def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:
     drawn = case.number("drawn_before") or 0.0
     if (1 - drawn) * case.share(INPUT_PREPROCESSING) >= thresholds.REPORTED_SHARE:
         yield advise(
-            "input.prepare_once", kind=kind, arrow=arrow, drawn=drawn if drawn >= thresholds.TOLD_PART else None
+            "input.prepare_once", kind=kind, arrow=arrow, drawn=drawn if drawn >= thresholds.SHOWN_PART else None
         )
 
 

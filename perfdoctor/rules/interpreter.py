@@ -10,7 +10,7 @@ from perfdoctor.knowledge.libraries import SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.helpers import depends_on_steps
+from perfdoctor.rules.helper_processes import depends_on_steps
 from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
 

@@ -165,9 +165,9 @@ def _says_something(evidence: Evidence) -> bool:
     if not isinstance(evidence.value, (int, float)) or evidence.value == 0:
         return True
     if evidence.unit == "cores":
-        return abs(evidence.value) >= thresholds.TOLD_CORES
+        return abs(evidence.value) >= thresholds.SHOWN_CORES
     sampled = evidence.unit.startswith("of ") and evidence.probe not in _EXACT
-    return not sampled or abs(evidence.value) >= thresholds.TOLD_FRACTION
+    return not sampled or abs(evidence.value) >= thresholds.SHOWN_FRACTION
 
 
 def _ranks(case: Case, cause: str) -> tuple[int, ...]:
@@ -184,7 +184,7 @@ def _places(case: Case, cause: str) -> Iterator[Evidence]:
         (say("finding.operator"), "trace", case.operators),
         (say("finding.kernel"), "trace", case.kernels),
     ):
-        for what, part in [(what, part) for what, part in table.get(cause, ()) if part >= thresholds.TOLD_PART][
+        for what, part in [(what, part) for what, part in table.get(cause, ()) if part >= thresholds.SHOWN_PART][
             :_SHOWN
         ]:
             yield Evidence(name, say("finding.part", what=re.sub("^file:", "", what), part=part), "", probe)

@@ -8,7 +8,7 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.helpers import depends_on_steps
+from perfdoctor.rules.helper_processes import depends_on_steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from perfdoctor.recording.schema import (
     TrialSeen,
     WaitSeen,
 )
-from perfdoctor.timeline.channels import hardly_copying
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.contention import CpuContention, Locks, ThreadKinds
+from perfdoctor.timeline.copying import hardly_copying
 from perfdoctor.timeline.counted_steps import read_counted
 from perfdoctor.timeline.gil import Gil, InterpreterSamples
 from perfdoctor.timeline.gpus import Gpus

@@ -34,7 +34,7 @@ from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.steps import TraceWindow
 
 # What may be told of a job by frames of libraries in a trace, whose files are named from the search path on.
-_TOLD_BY_FRAMES = frozenset(("parallel", "loop", "sync_batch_norm"))
+_SHOWN_BY_FRAMES = frozenset(("parallel", "loop", "sync_batch_norm"))
 _SEARCHED = "/site-packages/"
 
 
@@ -156,7 +156,7 @@ def _uses(trace: Trace) -> dict[str, str]:
         Frame(f"{_SEARCHED}{one['file']}", one["function"], 0) for one in map(profiler.FRAME.fullmatch, called) if one
     ]
     for use in USES:
-        if use.setting in _TOLD_BY_FRAMES and use.setting not in found and any(map(use.shows, frames)):
+        if use.setting in _SHOWN_BY_FRAMES and use.setting not in found and any(map(use.shows, frames)):
             found[use.setting] = use.value
     marked = next((way for mark, way in marks if any(name.startswith(mark) for name in trace.names)), "")
     if marked:

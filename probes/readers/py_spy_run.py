@@ -20,7 +20,7 @@ from perfdoctor.recording.stack_segments import file_for
 # Measured with a process that changes its function every 20 ms of CLOCK_MONOTONIC: 1 to 13 ms after it was spawned.
 START_NS = 2_500_000
 START_ERROR_NS = 10_000_000
-TOLD_ERROR_NS = 500_000
+REPORTED_ERROR_NS = 500_000
 _PATIENCE_S = 3.0
 _F_SETSIG = 10  # Linux, fcntl(2)
 
@@ -103,7 +103,7 @@ class PySpyRun:
         self._remove()
         said = _contents(self._log)
         reported_ns = began_ns(said)
-        zero_ns, error_ns = (self._zero_ns, START_ERROR_NS) if reported_ns is None else (reported_ns, TOLD_ERROR_NS)
+        zero_ns, error_ns = (self._zero_ns, START_ERROR_NS) if reported_ns is None else (reported_ns, REPORTED_ERROR_NS)
         segment = StackSegment(zero_ns, error_ns, now_ns(), self.pid, zlib.compress(trace, 1))
         return segment if trace else None, said
 

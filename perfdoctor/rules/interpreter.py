@@ -158,7 +158,8 @@ def compute_rarely(case: Case) -> Iterator[Advice]:
     """What is computed below the model's passes, but for what an agent does next."""
     line, share = next(iter(case.done_afterwards), ("", 0.0))
     if share >= thresholds.REPORTED_SHARE and not depends_on_steps(case):
-        yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks)
+        in_torch = line not in dict(case.outside_torch)
+        yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks, in_torch=in_torch)
 
 
 def _call_less(case: Case) -> Iterator[Advice]:

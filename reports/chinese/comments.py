@@ -59,6 +59,7 @@ _DATA = {
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
     "before the step": "在训练步之前",
+    "around what calls it": "包住对它的调用",
     "around what calls it; an average then keeps decay ** 100 of itself": (
         "包住调用它的代码；滑动平均这时保留自身的 decay ** 100"
     ),

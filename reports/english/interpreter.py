@@ -173,13 +173,20 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
     )
 
 
-def compute_rarely(*, line: str, share: float, hook: bool) -> Fix:
+def compute_rarely(*, line: str, share: float, hook: bool, in_torch: bool) -> Fix:
     if hook:
         return Fix(
             f"Do what {line} does more rarely",
             f"{percent(share)} of the time goes into operations there. It is a hook, which torch calls in each pass, "
             "and it only reads something out: that is rarely needed at each step.",
             "self.calls += 1\nif self.calls % 100: return  # at the beginning of the hook",
+        )
+    if not in_torch:
+        return Fix(
+            f"Do what {line} does more rarely",
+            f"{percent(share)} of the time goes there, below the model's passes, hardly any of it into operations of "
+            "torch's: metrics and the like are rarely needed at each step.",
+            "if step % 100 == 0: ...  # around what calls it",
         )
     return Fix(
         f"Do what {line} does more rarely",

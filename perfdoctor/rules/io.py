@@ -148,6 +148,7 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
         share=share,
         times=times,
         bearable=thresholds.REPORTED_SHARE,
+        loop=case.loop,
     )
     if case.file_system(path) not in IN_MEMORY:
         yield advise("io.faster_storage")
@@ -170,6 +171,7 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
         share=share,
         line=case.hot_line(LOG_WRITE),
         times=times,
+        loop=case.loop,
     )
     if case.is_read_by_another(LOG_WRITE):
         yield advise("io.faster_reader")

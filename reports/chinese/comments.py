@@ -119,6 +119,14 @@ _DATA = {
     "the last one is written; at the end of training too": "上一次已写完；训练结束时也要",
     "in place of log(record), of print(record) too": "代替 log(record)，print(record) 也一样",
     "in place of torch.save(state, path)": "代替 torch.save(state, path)",
+    "a function that also syncs or renames the file: submit that one, with in_memory(state)": (
+        "如果有函数还会同步或重命名文件：提交那个函数，并传入 in_memory(state)"
+    ),
+    "by epochs: {}": "按 epoch 时：{}",
+    "with save_strategy='steps'; by epochs it saves after each": (
+        "配合 save_strategy='steps'；按 epoch 时每个之后都保存"
+    ),
+    "what a callback of the job's own writes: {}": "作业自己的回调所写的：{}",
 }
 
 _PYTHON = {

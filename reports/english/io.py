@@ -225,16 +225,23 @@ def in_memory(state):
     return [in_memory(value) for value in state] if isinstance(state, (list, tuple)) else state
 while saving: saving.pop().result()  # the last one is written; at the end of training too
 state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict()}
-saving.append(saver.submit(torch.save, in_memory(state), path))  # in place of torch.save(state, path)""",
+saving.append(saver.submit(torch.save, in_memory(state), path))  # in place of torch.save(state, path)
+# a function that also syncs or renames the file: submit that one, with in_memory(state)""",
     )
 
 
-def save_less_often(*, share: float, times: int, bearable: float) -> Fix:
+def save_less_often(*, share: float, times: int, bearable: float, loop: str) -> Fix:
+    changes = {
+        "lightning": f"ModelCheckpoint(..., every_n_train_steps={times} * every_n_train_steps)\n"
+        f"# by epochs: every_n_epochs={times}",
+        "transformers": f"TrainingArguments(..., save_steps={times} * save_steps)\n"
+        "# with save_strategy='steps'; by epochs it saves after each",
+    }
     return Fix(
         f"Save {times} times less often",
         f"Saving takes {percent(share)} of the time now; {times} times less often, it takes less than "
         f"{percent(bearable)}.",
-        f"if step % ({times} * save_every) == 0: save(...)",
+        changes.get(loop, f"if step % ({times} * save_every) == 0: save(...)"),
     )
 
 
@@ -254,12 +261,20 @@ def logs_refuted() -> str:
     return "Leave logging out, or send the log to /dev/null: if the pace stays the same, writing it is not the cause."
 
 
-def log_less_often(*, path: str | None, share: float, line: str | None, times: int) -> Fix:
+def log_less_often(*, path: str | None, share: float, line: str | None, times: int, loop: str) -> Fix:
+    by_hand = f"if {{}} % ({times} * log_every) == 0: log(...)"
+    callback = "\n# what a callback of the job's own writes: "
+    changes = {
+        "lightning": f"Trainer(..., log_every_n_steps={times} * log_every_n_steps)"
+        f"{callback}{by_hand.format('trainer.global_step')}",
+        "transformers": f"TrainingArguments(..., logging_steps={times} * logging_steps)"
+        f"{callback}{by_hand.format('state.global_step')}",
+    }
     return Fix(
         f"Log {times} times less often",
         f"Writing {path or 'logs, metrics or pictures'} takes {percent(share)} of the time"
         f"{f', at {line}' if line else ''}.",
-        f"if step % {times} == 0: log(...)",
+        changes.get(loop, by_hand.format("step")),
     )
 
 

@@ -124,7 +124,7 @@ def parts_by_loop(
     """Loops, each with its part of all that a cause takes; None where no source was read that runs."""
     if job.recording.lacks(SourceLoop) or not _is_read(job):
         return None
-    loops = OwnLoops(job.stacks, job.recording.rows(SourceLoop))
+    loops = OwnLoops(job.stacks, job.source_loops)
     return {cause: loops.of(lines, own[cause].total) for cause, lines in called.items()}
 
 

@@ -20,6 +20,7 @@ from perfdoctor.knowledge.libraries import (
     CALLED_PACKAGES,
     COMM_HOOK,
     GRADIENT,
+    HOLDS_BACK,
     IN_GRAPH,
     LOADERS,
     PADS_ALL,
@@ -185,12 +186,12 @@ class _Reader(ast.NodeVisitor):
         """A call."""
         name = last_name(node.func)
         is_method = isinstance(node.func, ast.Attribute)
-        trains, hooks = is_method and name == BACKWARD, is_method and name == COMM_HOOK
+        trains, exchanges = is_method and name == BACKWARD, is_method and name in (COMM_HOOK, *HOLDS_BACK)
         if trains:
             self.training.add(self._loops)
         looked_for = name in CALLED_NAMES or (name == GRADIENT and _stays_in_graph(node))
         known = looked_for and self._package(node.func) in CALLED_PACKAGES
-        wanted = trains or hooks or known or _pads_all(node) or node in self._wanted
+        wanted = trains or exchanges or known or _pads_all(node) or node in self._wanted
         if self._statement is not None and wanted:
             call = _ParsedCall(name, node, self._statement, self._scope)
             self.calls.append(call)

@@ -175,6 +175,8 @@ TAKES_NO_PARAMETERS = frozenset(("clip_grad_norm_", "clip_grad_value_", "get_tot
 PADS_ALL = re.compile(r"""\b(?:padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True\b)""")
 # What makes ranks exchange numbers of 16 bits, if that is what it is given: FSDP's arguments, and DDP's method.
 EXCHANGE_POLICIES, COMM_HOOK = frozenset(("MixedPrecisionPolicy", "MixedPrecision")), "register_comm_hook"
+# What keeps a backward pass from exchanging gradients, where they are accumulated: DDP's and FSDP's, and FSDP 2's.
+HOLDS_BACK = frozenset(("no_sync", "set_requires_gradient_sync"))
 # Lightning's plug-in of that name is given no types: it has to do with each rank's own arithmetic.
 GIVES_TYPES = re.compile(r"\bMixedPrecisionPolicy\b|_dtype\b|float16\b|\bhalf\b|register_comm_hook")
 # Those that take the same arguments, together.

@@ -1,7 +1,7 @@
 """How much of the time lies where the job's own source says something of it.
 
 That is in passes whose gradients nobody uses; behind a draw at random, since what comes before is the same in each
-epoch; and where batches are made of what the training loop changes itself.
+epoch; where batches are made of what the training loop changes itself; and where gradients are accumulated.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
 from perfdoctor.knowledge.libraries import LOADERS, UPDATES
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceState, lines_of
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES
 from perfdoctor.timeline.stacks import Stacks
@@ -97,3 +97,32 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
     if not whole or made.total < thresholds.MOSTLY * whole:
         return ""
     return max(made, key=lambda place: made[place])
+
+
+def accumulates(stacks: Stacks, loops: Iterable[SourceLoop]) -> str:
+    """The loop whose rounds are backward passes of one update, as ``file:line function``; "" if there is none.
+
+    The optimizer steps in the same function, behind that loop.
+
+    Args:
+        stacks: the job's.
+        loops: in its source.
+    """
+    passes, updates = set[Frame](), set[Frame]()
+    for number in stacks.spent_ns():
+        found = passes if calls_backward(stacks.frames[number]) else updates
+        if found is passes or stacks.locations[number].phase == "optimizer":
+            found.update(frame for frame in stacks.frames[number] if is_own(frame))
+    functions = {(frame.file, frame.function) for frame in updates}
+    inner = [
+        (loop, frame.function)
+        for loop in loops
+        for frame in passes
+        if frame.file == loop.file and loop.line <= frame.line <= loop.last_line
+        if (frame.file, frame.function) in functions
+        if not any(one.file == loop.file and loop.line <= one.line <= loop.last_line for one in updates)
+    ]
+    if not inner:
+        return ""
+    loop, function = min(inner)
+    return f"{loop.file}:{loop.line} {function}"

@@ -43,6 +43,7 @@ exchange_policy      where it says in which numbers ranks exchange, or with whic
 trains_part          where the optimizer is given a part of the model, and nothing keeps gradients from the rest
 unused_pass          where a module is called whose gradients are cleared before its optimizer steps
 made_of_state        where the loop makes batches of what it changes itself
+exchanges_again      the loop whose backward passes make one update and exchange gradients each
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
@@ -61,12 +62,24 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
-from perfdoctor.knowledge.libraries import COMM_HOOK, EXCHANGE_POLICIES, GIVES_TYPES, PADS_ALL, THREADS, UPDATES, USES
+from perfdoctor.knowledge.libraries import (
+    COMM_HOOK,
+    DDP,
+    EXCHANGE_POLICIES,
+    FSDP,
+    FULLY_SHARD,
+    GIVES_TYPES,
+    HOLDS_BACK,
+    PADS_ALL,
+    THREADS,
+    UPDATES,
+    USES,
+)
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_source import made_of_state, unused_pass
+from perfdoctor.metrics.own_source import accumulates, made_of_state, unused_pass
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings
@@ -118,6 +131,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if enough:  # its frames would have been seen
         in_source.pop("update", None)
     found = {**in_source, **found}
+    if place := _exchanges_again(job, found):
+        found["exchanges_again"] = place
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
     if (asked := how_asked(job)) is not None:
@@ -131,6 +146,14 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
     return found
+
+
+def _exchanges_again(job: JobTimeline, found: Settings) -> str:
+    """The job's own loop that accumulates gradients which ranks share, if no call keeps its passes from exchanging."""
+    held_back = any(call.callee in HOLDS_BACK for call in job.source_calls)
+    if held_back or "loop" in found or found.get("parallel") not in (DDP, FSDP, FULLY_SHARD):
+        return ""
+    return accumulates(job.stacks, job.source_loops)
 
 
 def _said_in_source(calls: Sequence[SourceCall]) -> Settings:

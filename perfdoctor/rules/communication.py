@@ -103,7 +103,7 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
 
 
 def _exchange_seldom(case: Case) -> Advice:
-    return advise(
+    return _exchange_once(case) or advise(
         "communication.exchange_seldom",
         world=_world(case),
         share=case.share(BANDWIDTH),
@@ -112,6 +112,13 @@ def _exchange_seldom(case: Case) -> Advice:
         sharded=_is_sharded(case),
         way=case.loop or _way(case),
     )
+
+
+def _exchange_once(case: Case) -> Advice | None:
+    """Where gradients are accumulated already, and each pass exchanges them all the same."""
+    if (place := case.settings.get("exchanges_again")) is None:
+        return None
+    return advise("communication.exchange_once", line=str(place), sharded=_is_sharded(case), way=_way(case))
 
 
 def _way(case: Case) -> str:
@@ -140,7 +147,7 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
         yield advise("communication.no_sync_batch_norm")
     if way not in ("", "no") and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
         yield from _train_in_one_process(case)
-        yield advise("communication.fewer_rounds", way=case.loop or way)
+        yield _exchange_once(case) or advise("communication.fewer_rounds", way=case.loop or way)
         if way in (DDP, FULLY_SHARD):
             yield advise("communication.large_buckets", way=way)
     else:

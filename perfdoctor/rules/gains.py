@@ -133,6 +133,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.fewer_channels": estimates.value("longer", 0.0),
     "communication.high_priority": estimates.value("share", 0.8),
     "communication.exchange_seldom": estimates.by_fewer_exchanges,
+    "communication.exchange_once": estimates.by_fewer_exchanges,
     "communication.exchange_rarely": estimates.value("share", 0.0),
     "communication.gather_tensors": estimates.UP_TO_ALL,
     "communication.half_precision": estimates.HALF,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
-from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceReadOut, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop, SourceReadOut, SourceState
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
@@ -67,7 +67,7 @@ class JobTimeline:
         recording: where it is read from.
         profiles: traces that torch.profiler wrote inside.
         trials: steps that were made on one batch in memory.
-        source_lines: lines of the job's own source; likewise its calls, and what it makes of what it changes.
+        source_lines: lines of the job's own source; likewise its calls and loops, and what it makes of what it changes.
         span: from when to when the job was watched, in ns.
         code: samples of main threads' machine code; autograd's threads count as them.
         threads: their states and counters.
@@ -94,6 +94,7 @@ class JobTimeline:
         rows = recording.rows
         self.profiles, self.trials = rows(Profile), rows(TrialSeen)
         self.source_lines, self.source_calls, self.source_states = rows(SourceLine), rows(SourceCall), rows(SourceState)
+        self.source_loops = rows(SourceLoop)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         code = CodeSamples.read(recording)
         self.readings = Readings(recording)

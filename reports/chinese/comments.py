@@ -240,6 +240,7 @@ _MACHINE = {
 
 _RANKS = {
     "around the forward pass too, or nothing is saved": "前向传播也要包住，否则没有任何节省",
+    "the batches of one update": "一次更新的各个批次",
     "an update then has {} times the samples: adapt the learning rate": "每次更新的样本数因此是 {} 倍：请调整学习率",
     "exchange the gradients here only, as now, then {}": "只在这里像现在一样交换梯度，然后 {}",
     "gradients stay whole until the last: memory for one more copy of the parameters": (

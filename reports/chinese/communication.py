@@ -83,6 +83,15 @@ def exchange_seldom(
     )
 
 
+def exchange_once(*, line: str, sharded: bool, way: str) -> Fix:
+    rest = "参数仍像以前一样频繁地聚合。" if sharded else ""
+    return fix(
+        "每次更新只交换一次梯度",
+        f"{line} 处的循环为一次更新做多次反向传播，每次都交换梯度。"
+        f"交换它们的总和就够了：只有最后一次需要交换，训练结果不变。{rest}",
+    )
+
+
 def gather_once(*, way: str, used: float | None) -> Fix:
     room = f"还有 {percent(1 - used)} 的显存可用。" if used is not None else "这需要相应的显存。"
     return fix(

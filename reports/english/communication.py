@@ -33,6 +33,22 @@ if step % 4 == 3:
     ...  # exchange the gradients here only, as now, then optimizer.step(); optimizer.zero_grad()
     # {_LARGER_UPDATE}""",
 }
+_ONCE_BY_CONTEXT = """\
+for number, (inputs, targets) in enumerate(parts):  # the batches of one update
+    last = number == len(parts) - 1
+    with contextlib.nullcontext() if last else model.no_sync():  # around the forward pass too, or nothing is saved
+        (criterion(model(inputs), targets) / len(parts)).backward()
+optimizer.step(); optimizer.zero_grad()"""
+_EXCHANGE_ONCE = {
+    "ddp": _ONCE_BY_CONTEXT,
+    "fsdp": f"{_ONCE_BY_CONTEXT}\n# gradients stay whole until the last: memory for one more copy of the parameters",
+    "fully_shard": """\
+for number, (inputs, targets) in enumerate(parts):  # the batches of one update
+    last = number == len(parts) - 1
+    model.set_requires_gradient_sync(last)  # gradients stay whole until the last: memory for a copy of the parameters
+    (criterion(model(inputs), targets) / len(parts)).backward()
+optimizer.step(); optimizer.zero_grad()""",
+}
 _GATHER_ONCE = {
     "fully_shard": "for block in model.layers: fully_shard(block, reshard_after_forward=False)",
     "fsdp": "FullyShardedDataParallel(model, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)",
@@ -168,6 +184,16 @@ def exchange_seldom(
         f"{_all(world)} ranks are in the exchange for {percent(share)} of the time.{moved} Accumulated over 4 steps, "
         f"gradients take a quarter of the bytes{rest}.",
         _ACCUMULATE[way],
+    )
+
+
+def exchange_once(*, line: str, sharded: bool, way: str) -> Fix:
+    rest = " Parameters are gathered as often as before." if sharded else ""
+    return Fix(
+        "Exchange gradients once per update",
+        f"The loop at {line} makes several backward passes for one update, and each of them exchanges gradients. Those "
+        f"of all together are enough: only the last pass has to, and what is trained stays the same.{rest}",
+        _EXCHANGE_ONCE[way],
     )
 
 

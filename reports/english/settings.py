@@ -21,6 +21,7 @@ NAMES = {
     "start_method": "How workers are started",
     "pin_thread": "Pins batches in a thread",
     "exchange_policy": "Says how ranks exchange",
+    "exchanges_again": "Exchanges gradients again and again for one update",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
     "made_of_state": "Makes batches of what its loop changes",

@@ -60,6 +60,7 @@ FROM = {
 # Packages that advice speaks of and that are not installed for these tests.
 ELSEWHERE = (
     "Image",
+    "ModelCheckpoint",
     "Trainer",
     "TrainingArguments",
     "gymnasium",

@@ -112,7 +112,8 @@ def train(code: str, model: Any, steps: int = 8) -> Counter[str]:
     with counted() as calls:
         for step in range(steps):
             inputs, targets = batch(step)
-            run(code, model=model, optimizer=optimizer, inputs=inputs, targets=targets, step=step)
+            names = {"inputs": inputs, "targets": targets, "parts": [batch(4 * step + number) for number in range(4)]}
+            run(code, model=model, optimizer=optimizer, step=step, **names)
     return calls
 
 
@@ -142,8 +143,8 @@ def alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     return all(torch.allclose(one, other, atol=1e-6) for one, other in zip(some, others, strict=True))
 
 
-def exchanged(code: str) -> tuple[int, torch.nn.Module]:
-    """How many buckets of gradients DistributedDataParallel exchanges in eight steps, and the model after them."""
+def exchanged(code: str, steps: int = 8) -> tuple[int, torch.nn.Module]:
+    """How many buckets of gradients DistributedDataParallel exchanges in some steps, and the model after them."""
     model, sent = DistributedDataParallel(Layered()), []
 
     def count(state: None, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -155,7 +156,7 @@ def exchanged(code: str) -> tuple[int, torch.nn.Module]:
         )
 
     model.register_comm_hook(None, count)
-    train(code, model)
+    train(code, model, steps)
     return len(sent), model
 
 
@@ -192,6 +193,16 @@ def a_sharded_model_reduces_a_quarter_as_often_and_trains_the_same() -> None:
     model = sharded()
     seldom = train(advice("communication.exchange_seldom", way="fully_shard"), model)[REDUCE]
     assert often == 4 * seldom > 0
+    assert alike(whole(model), of_whole_batches())
+
+
+@check
+def passes_that_are_accumulated_exchange_once_and_train_the_same() -> None:
+    sent, model = exchanged(advice("communication.exchange_once", way="ddp"), steps=2)
+    assert sent == 2
+    assert alike(whole(model), of_whole_batches())
+    often, model = train(PLAIN, sharded())[REDUCE], sharded()
+    assert often == 4 * train(advice("communication.exchange_once", way="fully_shard"), model, 2)[REDUCE]
     assert alike(whole(model), of_whole_batches())
 
 

@@ -94,6 +94,8 @@ def test_the_same_name_elsewhere_is_another_call(source: str) -> None:
             ["MixedPrecision"],
         ),
         ("model.register_comm_hook(None, bf16_compress_hook)", ["register_comm_hook"]),
+        ("with model.no_sync():\n    loss(x).backward()", ["no_sync", "backward"]),
+        ("model.set_requires_gradient_sync(last)", ["set_requires_gradient_sync"]),
         ("from jax import grad\ngrad(f, create_graph=True)", []),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
-from perfdoctor.recording.own_source import SourceCall, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
 from perfdoctor.timeline.code_location import locate
 from tests.builders import jobs
@@ -264,6 +264,33 @@ def test_where_the_source_says_how_ranks_exchange_is_told(text: str, callee: str
     call = SourceCall("/job/train.py", 7, text, callee, "main", None)
     settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), call]))
     assert settings.get("exchange_policy") == ("/job/train.py:7 main" if told else None)
+
+
+@pytest.mark.parametrize(
+    ("updates", "held_back", "wrapped", "told"),
+    [
+        (43, False, True, "/job/train.py:40 main"),
+        (43, True, True, None),  # the last of them exchanges
+        (43, False, False, None),  # nobody exchanges
+        (42, False, True, None),  # each pass is an update's
+    ],
+)
+def test_passes_of_one_update_that_exchange_gradients_each_are_told(
+    updates: int, held_back: bool, wrapped: bool, told: str | None
+) -> None:
+    ddp = Frame(f"{PACKAGES}/torch/nn/parallel/distributed.py", "DistributedDataParallel.forward", 1)
+    model = (
+        Frame("/job/train.py", "main", 41),
+        *[ddp] * wrapped,
+        Frame(f"{PACKAGES}/torch/nn/modules/linear.py", "f", 1),
+    )
+    backward = (Frame("/job/train.py", "main", 42), Frame(f"{PACKAGES}/torch/_tensor.py", "Tensor.backward", 1))
+    update = (Frame("/job/train.py", "main", updates), Frame(f"{PACKAGES}/torch/optim/sgd.py", "SGD.step", 1))
+    stacks = jobs.stacks(TRAINER, model, backward, update, times=300, every_s=0.01)
+    loops = [SourceLoop("/job/train.py", 39, 43, carries=True), SourceLoop("/job/train.py", 40, 42, carries=True)]
+    holds = [SourceCall("/job/train.py", 41, "model.no_sync()", "no_sync", "main", None)] * held_back
+    job = jobs.timeline([*jobs.process(TRAINER), *stacks, *loops, *holds])
+    assert read_code_settings(job).get("exchanges_again") == told
 
 
 @pytest.mark.parametrize(("line", "told"), [(40, "/job/train.py:40 main"), (41, None)])

@@ -188,3 +188,15 @@ def test_who_says_in_which_numbers_ranks_exchange_is_not_told_to(way: str, polic
         title for title in titles(finding("communication.bandwidth", settings=settings, ranks=2)) if "16 bits" in title
     ]
     assert len(told) == (not policy)
+
+
+@pytest.mark.parametrize("cause", ["communication.bandwidth", "communication.latency"])
+def test_a_job_that_accumulates_is_told_to_exchange_once_and_its_steps_stay_as_they_are(cause: str) -> None:
+    settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo", "exchanges_again": "train.py:30 main"}
+    found = finding(cause, settings=settings, ranks=2, backward=0.8)
+    fix = next(fix for fix in found.fixes if "once per update" in fix.title)
+    assert "train.py:30 main" in fix.why
+    assert "model.no_sync()" in fix.change
+    assert not fix.changes_step
+    assert fix.speedup_range is not None
+    assert "Exchange gradients every few steps" not in titles(found)

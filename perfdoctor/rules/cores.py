@@ -8,6 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import POOL_THREADS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.neighbours import by_neighbours, has_neighbours, is_crowded
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.threads import cores_of_arithmetic, given_threads, sets_threads
 
@@ -15,17 +16,17 @@ from perfdoctor.rules.threads import cores_of_arithmetic, given_threads, sets_th
 def _free_cores(case: Case) -> Iterable[Advice]:
     own = [*_widen_mask(case), *_use_fewer_threads(case), *_use_fewer_workers(case)]
     others = [*_move_neighbours(case), *_use_fewer_threads_beside(case)]
-    fixes = [*others, *own] if _by_neighbours(case) else [*own, *others]
+    fixes = [*others, *own] if by_neighbours(case) else [*own, *others]
     return fixes or [_find_more_cores(case)]
 
 
 def _say_who_has_them(case: Case) -> Iterator[Message]:
     """Who keeps the cores busy, and how much of the share is waiting for threads that get none."""
     itself = case.number("trainer_run_delay")
-    if _by_neighbours(case):
+    if by_neighbours(case):
         culprits = tuple(map(tuple, case.neighbours))
         yield say("cores.neighbours", busy=case.measured("neighbour_cores"), culprits=culprits)
-    elif _is_crowded(case):
+    elif is_crowded(case):
         yield say("cores.crowded", runnable=case.number("runnable_threads"), cores=case.setting("cores"))
     if itself is not None and case.share(CONTENTION) - itself >= thresholds.REPORTED_SHARE:
         yield say("cores.waits_for_others", itself=itself)
@@ -46,22 +47,6 @@ def _pool_cores(case: Case) -> float:
     """Cores that threads of trainers use beside the main ones; 0 where that is not known."""
     main, cores = case.number("trainer_running"), case.number("trainer_cores")
     return len(case.trainers) * max(0.0, cores - main) if main is not None and cores is not None else 0.0
-
-
-def _has_neighbours(case: Case) -> bool:
-    return (case.number("neighbour_cores") or 0.0) >= thresholds.NEIGHBOUR_CORES
-
-
-def _is_crowded(case: Case) -> bool:
-    """Whether the job alone has more runnable threads than cores."""
-    cores, runnable = case.setting("cores"), case.number("runnable_threads")
-    return cores is not None and runnable is not None and runnable > thresholds.CROWDED_CORES * cores
-
-
-def _by_neighbours(case: Case) -> bool:
-    """Whether others take the cores, and not the job's own threads."""
-    neighbours, used = case.number("neighbour_cores") or 0.0, case.number("job_cores") or 0.0
-    return _has_neighbours(case) and (not _is_crowded(case) or neighbours > used)
 
 
 def _pool_threads(case: Case) -> int:
@@ -99,7 +84,7 @@ def _find_more_cores(case: Case) -> Advice:
 
 
 def _move_neighbours(case: Case) -> Iterator[Advice]:
-    if _has_neighbours(case):
+    if has_neighbours(case):
         cores = case.setting("cores")
         yield advise(
             "cores.move_neighbours",
@@ -112,7 +97,7 @@ def _move_neighbours(case: Case) -> Iterator[Advice]:
 def _use_fewer_threads_beside(case: Case) -> Iterator[Advice]:
     """Fewer threads, where what the pool loses by its barriers is more than the threads are good for."""
     cores, threads = case.setting("cores"), _pool_threads(case)
-    if cores is None or not threads or not _has_neighbours(case):
+    if cores is None or not threads or not has_neighbours(case):
         return
     free = max(0.0, cores - (case.number("neighbour_cores") or 0.0)) / max(1, len(case.trainers))
     fitting = max(1, int(free))
@@ -138,7 +123,7 @@ def _widen_mask(case: Case) -> Iterator[Advice]:
 def _use_fewer_threads(case: Case) -> Iterator[Advice]:
     """Threads per process so that all processes together fit the cores."""
     cores, runnable = case.setting("cores"), case.number("runnable_threads")
-    if cores is None or runnable is None or not _is_crowded(case):
+    if cores is None or runnable is None or not is_crowded(case):
         return
     processes, fitting = _count_processes(case), _fitting_threads(case, cores)
     now, given = case.variable(POOL_THREADS), given_threads(case)

@@ -13,6 +13,7 @@ import perfdoctor.rules.estimates as estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.neighbours import with_queueing
 from perfdoctor.rules.proposed import Estimate, Proposed
 
 
@@ -35,7 +36,8 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
     gain = estimate(Proposed(case, cause, dict(advice.message.values))) if estimate else None
     if gain is None:
         return advice
-    gain = gain.within(left)
+    times = with_queueing(case, cause)
+    gain = replace(gain, likely=times * gain.likely, most=times * gain.most).within(left)
     likely, least, most = map(freed, (gain.likely, gain.least, gain.most))
     return replace(advice, predicted_speedup=likely, speedup_range=(least, most))
 

@@ -154,15 +154,10 @@ def compute_rarely(*, line: str, share: float, hook: bool, in_torch: bool) -> Fi
             f"{percent(share)} 的时间花在那里的运算上。它是 torch 在每次计算中调用的钩子，只读取数值："
             "很少需要每步都读。",
         )
-    if not in_torch:
-        return fix(
-            f"让 {line} 做的事更少发生",
-            f"{percent(share)} 的时间花在那里，位于模型的计算之后，几乎不是 torch 的运算：指标等很少需要每步都算。",
-        )
+    average = "权重的滑动平均也可以隔若干步更新一次，只要那一次遗忘的与其间各步之和相同。" if in_torch else ""
     return fix(
         f"让 {line} 做的事更少发生",
-        f"{percent(share)} 的时间花在那里的运算上，位于模型的计算之后：指标等很少需要每步都算。"
-        "权重的滑动平均也可以隔若干步更新一次，只要那一次遗忘的与其间各步之和相同。",
+        f"{percent(share)} 的时间花在那里，位于模型的计算之后：指标等很少需要每步都算。{average}",
     )
 
 

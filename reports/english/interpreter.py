@@ -181,20 +181,17 @@ def compute_rarely(*, line: str, share: float, hook: bool, in_torch: bool) -> Fi
             "and it only reads something out: that is rarely needed at each step.",
             "self.calls += 1\nif self.calls % 100: return  # at the beginning of the hook",
         )
-    if not in_torch:
-        return Fix(
-            f"Do what {line} does more rarely",
-            f"{percent(share)} of the time goes there, below the model's passes, hardly any of it into operations of "
-            "torch's: metrics and the like are rarely needed at each step.",
-            "if step % 100 == 0: ...  # around what calls it",
-        )
+    average = (
+        " An average of the weights can be updated less often, if its decay then makes up for the steps in between.",
+        "; an average then keeps decay ** 100 of itself\n"
+        "# or an average in one call: torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
+    )
+    more = average if in_torch else ("", "")
     return Fix(
         f"Do what {line} does more rarely",
-        f"{percent(share)} of the time goes into operations there, below the model's passes: metrics and the "
-        "like are rarely needed at each step. An average of the weights can be updated less often, if its decay then "
-        "makes up for all the steps in between.",
-        "if step % 100 == 0: ...  # around what calls it; an average then keeps decay ** 100 of itself\n"
-        "# or an average in one call: torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
+        f"{percent(share)} of the time goes there, below the model's passes: metrics and the like are rarely needed at "
+        f"each step.{more[0]}",
+        f"if step % 100 == 0: ...  # around what calls it{more[1]}",
     )
 
 

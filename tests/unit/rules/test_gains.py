@@ -52,6 +52,22 @@ def test_a_line_is_promised_its_own_part_and_no_more() -> None:
     assert fix.speedup_range == (1.0, fix.predicted_speedup)
 
 
+@pytest.mark.parametrize(("neighbours", "job", "freed"), [(1.5, 0.6, 0.2 / 0.5), (0.0, 0.6, 0.2), (0.6, 1.9, 0.2)])
+def test_work_that_goes_takes_its_queueing_with_it(neighbours: float, job: float, freed: float) -> None:
+    """Beside others; where the job's own threads crowd the cores, they may be another part of it."""
+    numbers = {"neighbour_cores": neighbours, "job_cores": job, "runnable_threads": 8.0}
+    case = Case(
+        {PYTHON: 0.3, "cpu.contention": 0.5, "cpu.model_compute": 0.2},
+        (Trainer(0, 100, {}, {}, {}, (), 0),),
+        {},
+        {name: Evidence(name, value, "cores", "test") for name, value in numbers.items()},
+        {"cores": 2.0},
+        lines={PYTHON: (("/job/train.py:12 loop", 2 / 3), ("/job/train.py:20 rest", 1 / 3))},
+    )
+    fix = fixes_of(case, PYTHON)["Use fewer, larger operations at /job/train.py:12 loop"]
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - freed))
+
+
 def test_the_line_of_the_optimizers_step_is_not_told_to_call_less() -> None:
     """Its operations are PyTorch's own: what the job itself calls is named, with its part of the whole."""
     case = replace(

@@ -57,7 +57,7 @@ class OwnLoops:
         self._cells: dict[str, str] = {}
         for number, amount_ns in spent.items():
             if line := stacks.locations[number].line:
-                name = self._counting(around[number], stacks.frames[number])
+                name = self._loop_that_counts(around[number], stacks.frames[number])
                 self._by_line.setdefault(line, Amounts())[name] += amount_ns
 
     def of(self, lines: Mapping[str, float], total: float) -> tuple[CostlyLoop, ...]:
@@ -77,7 +77,7 @@ class OwnLoops:
         found = sorted(Amounts.summed(parts).items(), key=lambda one: -one[1])
         return tuple(CostlyLoop(name, amount / total, self._carries[name], self._cells[name]) for name, amount in found)
 
-    def _counting(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
+    def _loop_that_counts(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
         """The name of the loop that counts; "" if none does."""
         inside = [(loop, frame) for loop, frame in reversed(around) if loop not in self._train]
         if not inside:

@@ -32,7 +32,7 @@ def by_neighbours(case: Case) -> bool:
 
 
 def with_queueing(case: Case, cause: str) -> float:
-    """How often the time of a cause is what its work costs, with its part of the main threads' queueing for a core.
+    """By what factor a cause's work costs more than its own time: main threads queue for a core to do it.
 
     Whoever has less to compute queues for a core less. Tried on 2 cores that others kept busy: of a call that took
     0.10 of the time, beside 0.67 of queueing, 0.22 of the wall time went, and 0.33 of the CPU time; of an evaluation of

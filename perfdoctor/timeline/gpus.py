@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.launchers import local_rank
 from perfdoctor.knowledge.symbols import DRIVERS, CodeKind
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import ThreadSample
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.processes import variables_of
 from perfdoctor.timeline.readings import Readings
+from perfdoctor.timeline.threads import ThreadSeries
 
 # Kinds of code in which operators are found and carried out.
 _OPERATORS: tuple[CodeKind, ...] = ("dispatch", "kernel")
@@ -28,24 +28,27 @@ class Gpus:
         recording: its processes and threads.
         readings: what was read of GPUs.
         code: samples of machine code.
+        threads: what was sampled of each thread, by its id.
 
     Attributes:
         processes: those that compute on a GPU: the driver lists them, or they have its threads or code; or they have
             its files or threads of autograd's, and nothing speaks against it.
     """
 
-    def __init__(self, recording: Recording, readings: Readings, code: CodeSamples) -> None:
+    def __init__(
+        self, recording: Recording, readings: Readings, code: CodeSamples, threads: Mapping[int, ThreadSeries]
+    ) -> None:
         self._readings = readings
         self._of, self._all = _read_users(recording.series)
         in_driver = {tid for kind in DRIVERS for tid in code.of_kind(kind).tids.tolist()}
         sure = {*self._of, *_with_threads(recording, OF_DRIVERS, in_driver)}
-        self.processes = frozenset(sure | self._able(recording, code))
+        self.processes = frozenset(sure | self._able(recording, code, threads))
         self._local_ranks = _local_ranks(recording, self.processes)
         self._shown = {
             pid: _shown(self._all, variables_of(process), readings) for pid, process in recording.processes.items()
         }
 
-    def _able(self, recording: Recording, code: CodeSamples) -> set[int]:
+    def _able(self, recording: Recording, code: CodeSamples, threads: Mapping[int, ThreadSeries]) -> set[int]:
         """Processes that found a GPU, without those that evidently compute elsewhere.
 
         PyTorch asks for the number of devices in a first backward pass, wherever that is carried out: it starts a
@@ -61,7 +64,7 @@ class Gpus:
         elsewhere = {
             pid for pid in of_files if files[f"pid:{pid}"] == "nvidia" and shown[pid] >= thresholds.LAUNCHES_SEEN
         }
-        return (of_files | _in_backward(recording)) - elsewhere
+        return (of_files | _in_backward(threads.values())) - elsewhere
 
     def used_by(self, pid: int) -> bool:
         """Whether a process computes on a GPU."""
@@ -104,16 +107,9 @@ def _with_threads(recording: Recording, names: tuple[str, ...], tids: Collection
     return {seen.pid for tid, seen in recording.threads.items() if tid in tids or seen.name.startswith(names)}
 
 
-def _in_backward(recording: Recording) -> set[int]:
+def _in_backward(threads: Iterable[ThreadSeries]) -> set[int]:
     """Processes in which a thread of autograd's for a device worked while it was watched."""
-    threads = {tid: seen.pid for tid, seen in recording.threads.items() if seen.name.startswith(AUTOGRAD)}
-    if not threads:
-        return set()
-    run_ns: dict[int, set[int]] = {}
-    for tid, ran in zip(*recording.columns(ThreadSample, "tid", "run_ns"), strict=True):
-        if tid in threads and ran is not None:
-            run_ns.setdefault(tid, set()).add(ran)
-    return {threads[tid] for tid, found in run_ns.items() if len(found) > 1}
+    return {thread.pid for thread in threads if thread.name.startswith(AUTOGRAD) and thread.wanted_cpu}
 
 
 def _at_work(code: CodeSamples) -> list[int]:

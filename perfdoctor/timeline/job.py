@@ -34,7 +34,7 @@ from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
-from perfdoctor.timeline.threads import JobThreads, ThreadState
+from perfdoctor.timeline.threads import JobThreads, ThreadState, read_threads
 from perfdoctor.timeline.training import met_ns, training_span, training_threads
 
 
@@ -96,15 +96,15 @@ class JobTimeline:
         self.source_lines, self.source_calls, self.source_states = rows(SourceLine), rows(SourceCall), rows(SourceState)
         self.source_loops = rows(SourceLoop)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
-        code = CodeSamples.read(recording)
+        code, threads = CodeSamples.read(recording), read_threads(recording)
         self.readings = Readings(recording)
         self.counters = self.readings.counters
-        self.gpus = Gpus(recording, self.readings, code)
+        self.gpus = Gpus(recording, self.readings, code, threads)
         self.stacks = Stacks.read(recording.stacks(), self.source_calls, rows(SourceReadOut))
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)
-        self.threads = JobThreads(recording, self.gpus.processes, main_threads, started)
+        self.threads = JobThreads(threads, self.gpus.processes, main_threads, started)
         self.waits = {row.pid: row for row in rows(WaitSeen)}
         self.flight_dumps = rows(FlightDump)
         self.code = _of_main_threads(code, self.threads)

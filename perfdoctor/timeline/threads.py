@@ -255,33 +255,38 @@ class ThreadSeries:
         return float(run[chosen].sum()) / length, float(delay[chosen].sum()) / length
 
 
+def read_threads(recording: Recording) -> dict[int, ThreadSeries]:
+    """The series of all threads that were sampled, by their ids."""
+    seen = recording.threads
+    return {
+        tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, samples)
+        for tid, samples in ThreadSamples.by_thread(recording).items()
+        if tid in seen
+    }
+
+
 class JobThreads:
     """The series of all threads of the job.
 
     Args:
-        recording: where they were seen.
+        by_tid: all that were sampled.
         on_gpu: processes that compute on a GPU.
         main_threads: by process, its main thread where that is not the first one.
         python_threads: threads that Python code started.
 
     Attributes:
-        by_tid: all that were sampled.
+        by_tid: as given.
     """
 
     def __init__(
         self,
-        recording: Recording,
+        by_tid: Mapping[int, ThreadSeries],
         on_gpu: frozenset[int] = frozenset(),
         main_threads: Mapping[int, int] | None = None,
         python_threads: frozenset[int] = frozenset(),
     ) -> None:
         self._on_gpu, self._main_threads, self._python = on_gpu, main_threads or {}, python_threads
-        seen = recording.threads
-        self.by_tid = {
-            tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, samples)
-            for tid, samples in ThreadSamples.by_thread(recording).items()
-            if tid in seen
-        }
+        self.by_tid = by_tid
         self._by_process: dict[int, list[ThreadSeries]] = {}
         for thread in self.by_tid.values():
             self._by_process.setdefault(thread.pid, []).append(thread)

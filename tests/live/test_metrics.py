@@ -17,7 +17,7 @@ from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.writer import RecordingWriter
-from perfdoctor.timeline.threads import JobThreads
+from perfdoctor.timeline.threads import JobThreads, read_threads
 
 pytestmark = pytest.mark.alone
 
@@ -63,7 +63,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-unty
 
 def test_numbers_of_a_half_busy_process(recording) -> None:  # type: ignore[no-untyped-def]
     opened, pid = recording
-    threads = JobThreads(opened)
+    threads = JobThreads(read_threads(opened))
     numbers = {name: evidence.value for name, evidence in measure(opened, threads, [(pid, ())]).job.items()}
     assert 0.1 < numbers["trainer_running"] < 0.8
     # One comes from the scheduler's account of the thread, the other from the account of the process.

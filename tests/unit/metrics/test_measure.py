@@ -7,7 +7,7 @@ import pytest
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Trainers
 from perfdoctor.recording.schema import Fact, Sample, ThreadSample
-from perfdoctor.timeline.threads import JobThreads
+from perfdoctor.timeline.threads import JobThreads, read_threads
 from tests.builders import jobs
 from tests.builders.jobs import at, readings, thread
 
@@ -18,7 +18,7 @@ ROLES = [(TRAINER, WORKERS)]
 def record(samples: Iterable[Sample], roles: Trainers = ROLES) -> Measured:
     """Writes samples through the real writer and measures what is in them."""
     with jobs.recorded(samples) as recording:
-        return measure(recording, JobThreads(recording), roles)
+        return measure(recording, JobThreads(read_threads(recording)), roles)
 
 
 def value(measured: Measured, name: str, trainer: int | None = None) -> float:

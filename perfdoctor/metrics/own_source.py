@@ -114,15 +114,10 @@ def accumulates(stacks: Stacks, loops: Iterable[SourceLoop]) -> str:
         if found is passes or stacks.locations[number].phase == "optimizer":
             found.update(frame for frame in stacks.frames[number] if is_own(frame))
     functions = {(frame.file, frame.function) for frame in updates}
-    inner = [
-        (loop, frame.function)
-        for loop in loops
-        for frame in passes
-        if frame.file == loop.file and loop.line <= frame.line <= loop.last_line
-        if (frame.file, frame.function) in functions
-        if not any(one.file == loop.file and loop.line <= one.line <= loop.last_line for one in updates)
-    ]
-    if not inner:
-        return ""
-    loop, function = min(inner)
-    return f"{loop.file}:{loop.line} {function}"
+    for loop in sorted(loops):
+        lines = lines_of([loop])
+        inside = (one for one in passes if (one.file, one.line) in lines)
+        rounds = [one.function for one in inside if (one.file, one.function) in functions]
+        if rounds and not any((one.file, one.line) in lines for one in updates):
+            return f"{loop.file}:{loop.line} {min(rounds)}"
+    return ""

@@ -120,6 +120,6 @@ class SourceReadOut(NamedTuple):
 SOURCE_NOT_READ = "source_not_read"
 
 
-def lines_of(rows: Iterable[SourceState | SourceReadOut]) -> set[tuple[str, int]]:
+def lines_of(rows: Iterable[SourceLoop | SourceState | SourceReadOut]) -> set[tuple[str, int]]:
     """All lines of some rows, each with its file."""
     return {(row.file, line) for row in rows for line in range(row.line, row.last_line + 1)}

@@ -169,8 +169,7 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
-    recurrent = case.settings.get("recurrent") == "yes"
-    if not recurrent:
+    if not _is_recurrent(case):
         yield from _compile(case)
     yield from fuse_optimizer(case)
     carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
@@ -178,7 +177,7 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.several_at_once", line=carrying.line)
     else:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
-    if recurrent:
+    if _is_recurrent(case):
         yield from _compile(case)
 
 
@@ -213,8 +212,13 @@ def _compile(case: Case) -> Iterable[Advice]:
     if case.settings.get("compiled") == "yes":
         return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
-    sharded, recurrent = case.settings.get("parallel") in SHARDED, case.settings.get("recurrent") == "yes"
-    return off or [advise("interpreter.compile_model", sharded=sharded, recurrent=recurrent)]
+    sharded = case.settings.get("parallel") in SHARDED
+    return off or [advise("interpreter.compile_model", sharded=sharded, recurrent=_is_recurrent(case))]
+
+
+def _is_recurrent(case: Case) -> bool:
+    """Whether the model has layers that torch.compile leaves as they are."""
+    return case.settings.get("recurrent") == "yes"
 
 
 def _hold_the_gil_less(case: Case) -> Iterator[Advice]:

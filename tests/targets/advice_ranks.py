@@ -10,7 +10,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed
+from leaving import leave_group
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -416,9 +416,7 @@ def main() -> None:
         results[name] = next(filter(None, of_all), "")
     if rank == 0:
         print(json.dumps(results))
-    # gloo's threads need the GIL to give up what they finished, and abort a process that ends before they got it.
-    time.sleep(0.3)
-    torch.distributed.destroy_process_group()
+    leave_group()
 
 
 if __name__ == "__main__":

@@ -12,17 +12,21 @@ from tests.files import TARGETS
 from tests.processes.attaching import ENVIRONMENT, mounted, needs_root
 from tests.processes.insiding import ENOUGH, PATIENCE_S, run_inside
 
+# Goes on with the script that is named, as Python starts it: a module beside it can be imported.
+THEN_THE_SCRIPT = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 # In a process of its own: the function is missing there as in an old kernel.
 WITHOUT_MEMFD = """
-import os, runpy, sys
+import os
 def missing(*_): raise OSError(38, "Function not implemented")
 os.memfd_create = missing
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
 """
 # A mistake of perfdoctor's own, some looks after the sidecar has begun to watch.
 MISTAKEN = """
-import runpy, sys
 from perfdoctor.probes.inside.ring import WATCHING, RingWriter
 flush, watched = RingWriter.flush, []
 def mistaken(ring):
@@ -31,8 +35,6 @@ def mistaken(ring):
         raise RuntimeError("planted")
     flush(ring)
 RingWriter.flush = mistaken
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
 """
 # What a notebook's cells do, one after the other, in an interpreter that reads them from a pipe.
 CELLS = """
@@ -145,7 +147,7 @@ def test_a_disk_that_fills_up_while_recording(tmp_path: Path) -> None:
 
 @pytest.mark.alone  # its verdict counts
 def test_no_memory_files(tmp_path: Path) -> None:
-    launcher = (sys.executable, "-c", WITHOUT_MEMFD, str(TARGETS / "inside_training.py"))
+    launcher = (sys.executable, "-c", WITHOUT_MEMFD + THEN_THE_SCRIPT, str(TARGETS / "inside_training.py"))
     run = run_inside(tmp_path, *ENOUGH, launcher=launcher)
     assert run.status == 0, run.err
     assert run.steps["count"] == 60
@@ -153,7 +155,7 @@ def test_no_memory_files(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_its_own_ends_the_looking_and_not_the_training(tmp_path: Path) -> None:
-    launcher = (sys.executable, "-c", MISTAKEN, str(TARGETS / "inside_training.py"))
+    launcher = (sys.executable, "-c", MISTAKEN + THEN_THE_SCRIPT, str(TARGETS / "inside_training.py"))
     run = run_inside(tmp_path, *ENOUGH, launcher=launcher)
     assert run.status == 0, run.err
     assert run.said["clean"] == "1"

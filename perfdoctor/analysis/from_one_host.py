@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
-from perfdoctor.analysis.from_recording import gather_case, step_summaries
+from perfdoctor.analysis.from_recording import step_summaries
 from perfdoctor.analysis.host import HostSummary
 from perfdoctor.analysis.profiled import account_for
+from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.account import Account
 from perfdoctor.knowledge.launchers import MEETING, meets_here, run_of
 from perfdoctor.recording.collector import collector_paused

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perfdoctor.analysis.from_recording import gather_case
 from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.job import JobTimeline

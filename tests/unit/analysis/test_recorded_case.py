@@ -1,6 +1,6 @@
 """Numbers that accounts show of a job's code; what they do not show is absent, not denied."""
 
-from perfdoctor.analysis.from_recording import measure_accounts
+from perfdoctor.analysis.recorded_case import measure_accounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation

@@ -1,0 +1,160 @@
+"""The case that rules read, of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perfdoctor.analysis.build import describe_trainer
+from perfdoctor.analysis.own_code import (
+    called_by_job,
+    done_afterwards,
+    drawn_before,
+    located,
+    outside_torch,
+    parts_by_function,
+    parts_by_loop,
+)
+from perfdoctor.analysis.profiled import Profiled
+from perfdoctor.attribution.account import Account, find_culprits
+from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
+from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.arithmetic import fresh_memory, in_double
+from perfdoctor.metrics.helper_processes import helpers_at_once
+from perfdoctor.metrics.measure import measure
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
+from perfdoctor.metrics.neighbours import find_neighbours
+from perfdoctor.metrics.overlap import measure_longer, measure_overlap
+from perfdoctor.metrics.own_code import below, by_function, named_calls, without_torch
+from perfdoctor.metrics.own_source import part_in_call, unused_pass
+from perfdoctor.metrics.settings import read_code_settings, read_settings
+from perfdoctor.recording.clock import seconds
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.done_alone import find_done_alone
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import HOOK
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.readings import Readings
+
+# So many files or devices of a cause are reported.
+_SHOWN = 5
+
+
+def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
+    """Everything that rules may read."""
+    together = Amounts.summed(account.causes() for account in accounts)
+    pids = [
+        (account.trainer.pid, [worker.pid for worker in job.processes.workers_of(account.trainer.pid)])
+        for account in accounts
+    ]
+    seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
+    marked = [account for account in accounts if account.trainer.pid in job.steps]
+    steps = {account.rank: job.steps[account.trainer.pid] for account in marked}
+    longer = measure_longer(steps)
+    own = {cause: located(accounts, cause, together[cause]) for cause in together}
+    called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
+    under = job.stacks.below_lines
+    double = in_double(job)
+    put(accounted.job, "double_precision", double and double.part)
+    put(accounted.job, "double_unfolding", double and double.unfolding)
+    put(accounted.job, "fresh_memory", fresh_memory(job))
+    unused = unused_pass(job.source_calls)
+    put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))
+    put(accounted.job, "helpers_at_once", helpers_at_once(job))
+    put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
+    return Case(
+        shares=together.fractions(),
+        trainers=tuple(_trainer(job, account, [seen, accounted], longer) for account in accounts),
+        culprits=find_culprits(accounts),
+        numbers={
+            **seen.job,
+            **accounted.job,
+            **profiled.numbers,
+            **measure_overlap(steps),
+        },
+        kernels=profiled.kernels,
+        operators=profiled.operators,
+        settings={**read_settings(job.recording, pids), **read_code_settings(job)},
+        paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
+        lines={
+            # Functions that brought a cause about on a device: no sample shows from where its work was launched.
+            **(profiled.lines if profiled.covers(accounts) else {}),
+            **{cause: by_function(lines) for cause, lines in own.items() if lines},
+        },
+        below={cause: below(lines, under) for cause, lines in own.items()},
+        library_calls={cause: named_calls(lines, job.stacks.calls_below_lines) for cause, lines in own.items()},
+        python_lines={cause: by_function(without_torch(lines, under)) for cause, lines in own.items()},
+        called_lines={cause: parts_by_function(called[cause], lines.total) for cause, lines in own.items()},
+        loops=parts_by_loop(job, called, own),
+        done_alone=find_done_alone(accounts),
+        done_afterwards=done_afterwards(accounts),
+        hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
+        outside_torch=outside_torch(accounts),
+        neighbours=find_neighbours(Readings(job.recording)),
+        watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
+    )
+
+
+def measure_accounts(accounts: Sequence[Account]) -> Measured:
+    """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
+    numbers: Numbers = {}
+    put(numbers, "interpreter_code", _of_overhead(accounts, [account.interpreter for account in accounts]))
+    put(numbers, "library_code", _of_overhead(accounts, [account.libraries for account in accounts]) or None)
+    put(numbers, "collected_by_hand", _collected_by_hand(accounts))
+    by_trainer: dict[int, Numbers] = {}
+    for account in accounts:
+        pid, watched = account.trainer.pid, account.seconds
+        own = by_trainer.setdefault(pid, {})
+        if watched:
+            for activity, seconds_of in {"fetching": 0.0, **account.activities.seconds}.items():
+                put(own, f"own_{activity}", seconds_of / watched, of_process(pid))
+    return Measured(numbers, by_trainer)
+
+
+def _collected_by_hand(accounts: Sequence[Account]) -> float | None:
+    """Of garbage collection the largest fraction at a line that does nothing else; None where no line of it is known.
+
+    Python collects where objects are made, at lines that have work of their own; only a call does nothing but collect.
+    """
+    seen = Amounts.summed(lines for account in accounts for lines in account.lines.values())
+    collecting = Amounts.summed(account.lines.get(GARBAGE_COLLECTION, {}) for account in accounts)
+    by_hand = [amount for line, amount in collecting.items() if amount >= thresholds.ONLY_COLLECTS * seen[line]]
+    return max(by_hand, default=0.0) / collecting.total if collecting.total else None
+
+
+def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> float | None:
+    """The mean of parts of the trainers' Python overhead, by how long it takes in each; None where none is known."""
+    overhead = [sum(causes[PYTHON_OVERHEAD] for causes in account.own.values()) for account in accounts]
+    known = [(seconds, part) for seconds, part in zip(overhead, parts, strict=True) if part is not None]
+    total = sum(seconds for seconds, _ in known)
+    return sum(seconds * part for seconds, part in known) / total if total else None
+
+
+def _trainer(
+    job: JobTimeline, account: Account, measured: Sequence[Measured], longer: Mapping[int, Evidence]
+) -> Trainer:
+    rank, pid = account.rank, account.trainer.pid
+    workers = job.processes.workers_of(pid)
+    numbers = {name: number for one in measured for name, number in one.trainers.get(pid, {}).items()}
+    if rank in longer:
+        numbers["longer"] = longer[rank]
+    return replace(
+        describe_trainer(account, account.phases.fractions()),
+        worker_pids=tuple(worker.pid for worker in workers),
+        workers=_at_a_time(job, workers),
+        helpers=_at_a_time(job, job.processes.helpers_of(pid)),
+        numbers=numbers,
+    )
+
+
+def _at_a_time(job: JobTimeline, processes: Sequence[Process]) -> int:
+    """How many of some processes were alive at a time, as a median."""
+    start, end = job.recording.start_ns, job.recording.end_ns
+    moments = [start + (end - start) * step // 50 for step in range(1, 50)]
+    return sorted(sum(process.alive_at(time) for process in processes) for time in moments)[len(moments) // 2]
+
+
+def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:
+    return tuple(list(Amounts.summed(parts).fractions().items())[:_SHOWN])

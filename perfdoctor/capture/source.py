@@ -150,7 +150,7 @@ class SourceReader:
 
 
 def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[Sample]:
-    """Its calls, loops and draws, what it makes of what it changes, and what only reads values out.
+    """What advice asks of it.
 
     Raises:
         RecursionError: it has expressions of thousands of terms.
@@ -159,6 +159,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     from perfdoctor.capture.own_draws import find_draws
     from perfdoctor.capture.own_loops import find_loops
     from perfdoctor.capture.own_read_outs import find_read_outs
+    from perfdoctor.capture.own_rounds import find_rounds
     from perfdoctor.capture.own_state import find_stateful
 
     yield from find_calls(file, tree, lines)
@@ -166,6 +167,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     yield from find_draws(file, tree)
     yield from find_stateful(file, tree)
     yield from find_read_outs(file, tree)
+    yield from find_rounds(file, tree)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

@@ -7,11 +7,12 @@ epoch; where batches are made of what the training loop changes itself; and wher
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
 from perfdoctor.knowledge.libraries import LOADERS, UPDATES
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceState, lines_of
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceRounds, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES
 from perfdoctor.timeline.stacks import Stacks
@@ -99,14 +100,30 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
     return max(made, key=lambda place: made[place])
 
 
-def accumulates(stacks: Stacks, loops: Iterable[SourceLoop]) -> str:
-    """The loop whose rounds are backward passes of one update, as ``file:line function``; "" if there is none.
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """How a loop accumulates the gradients of one update.
 
-    The optimizer steps in the same function, behind that loop.
+    Attributes:
+        loop: whose rounds are backward passes, as ``file:line function``.
+        when: in which of its rounds the optimizer steps, as a condition in Python; "" if behind the loop.
+    """
+
+    loop: str
+    when: str
+
+
+def accumulates(
+    stacks: Stacks, loops: Iterable[SourceLoop], rounds: Iterable[SourceRounds] = ()
+) -> Accumulation | None:
+    """Where several backward passes make one update; None where that is nowhere.
+
+    The optimizer steps in the same function: behind the loop, or in every n-th of its rounds only.
 
     Args:
         stacks: the job's.
         loops: in its source.
+        rounds: of loops in its source.
     """
     passes, updates = set[Frame](), set[Frame]()
     for number in stacks.spent_ns():
@@ -114,10 +131,23 @@ def accumulates(stacks: Stacks, loops: Iterable[SourceLoop]) -> str:
         if found is passes or stacks.locations[number].phase == "optimizer":
             found.update(frame for frame in stacks.frames[number] if is_own(frame))
     functions = {(frame.file, frame.function) for frame in updates}
+    passes = {frame for frame in passes if (frame.file, frame.function) in functions}
     for loop in sorted(loops):
         lines = lines_of([loop])
-        inside = (one for one in passes if (one.file, one.line) in lines)
-        rounds = [one.function for one in inside if (one.file, one.function) in functions]
-        if rounds and not any((one.file, one.line) in lines for one in updates):
-            return f"{loop.file}:{loop.line} {min(rounds)}"
-    return ""
+        if (inside := _within(passes, lines)) and not _within(updates, lines):
+            return Accumulation(_place(loop.file, loop.line, inside), "")
+    for some in sorted(rounds):
+        every = {(some.file, line) for line in range(some.loop_line, some.loop_last_line + 1)}
+        lines = lines_of([some])
+        inside, at_times = _within(passes, every), _within(updates, every)
+        if inside and at_times and not _within(inside, lines) and at_times == _within(at_times, lines):
+            return Accumulation(_place(some.file, some.loop_line, inside), some.when)
+    return None
+
+
+def _within(frames: Iterable[Frame], lines: Collection[tuple[str, int]]) -> set[Frame]:
+    return {frame for frame in frames if (frame.file, frame.line) in lines}
+
+
+def _place(file: str, line: int, inside: Iterable[Frame]) -> str:
+    return f"{file}:{line} {min(frame.function for frame in inside)}"

@@ -44,6 +44,7 @@ trains_part          where the optimizer is given a part of the model, and nothi
 unused_pass          where a module is called whose gradients are cleared before its optimizer steps
 made_of_state        where the loop makes batches of what it changes itself
 exchanges_again      the loop whose backward passes make one update and exchange gradients each
+updates_when         in which rounds of it the optimizer steps, where that is not behind it
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
@@ -79,7 +80,7 @@ from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_source import accumulates, made_of_state, unused_pass
+from perfdoctor.metrics.own_source import Accumulation, accumulates, made_of_state, unused_pass
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.readings import Readings
@@ -131,8 +132,10 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if enough:  # its frames would have been seen
         in_source.pop("update", None)
     found = {**in_source, **found}
-    if place := _exchanges_again(job, found):
-        found["exchanges_again"] = place
+    if accumulated := _exchanges_again(job, found):
+        found |= {"exchanges_again": accumulated.loop}
+        if accumulated.when:
+            found["updates_when"] = accumulated.when
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
     if (asked := how_asked(job)) is not None:
@@ -148,12 +151,12 @@ def read_code_settings(job: JobTimeline) -> Settings:
     return found
 
 
-def _exchanges_again(job: JobTimeline, found: Settings) -> str:
-    """The job's own loop that accumulates gradients which ranks share, if no call keeps its passes from exchanging."""
+def _exchanges_again(job: JobTimeline, found: Settings) -> Accumulation | None:
+    """Where the job accumulates gradients which ranks share, if no call keeps its passes from exchanging."""
     held_back = any(call.callee in HOLDS_BACK for call in job.source_calls)
     if held_back or "loop" in found or found.get("parallel") not in (DDP, FSDP, FULLY_SHARD):
-        return ""
-    return accumulates(job.stacks, job.source_loops)
+        return None
+    return accumulates(job.stacks, job.source_loops, job.source_rounds)
 
 
 def _said_in_source(calls: Sequence[SourceCall]) -> Settings:

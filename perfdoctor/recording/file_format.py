@@ -1,5 +1,7 @@
 """How a recording's file is known, and which of its tables may be missing."""
 
+from typing import get_args
+
 from perfdoctor.recording import own_source, schema
 
 # Grows when an older perfdoctor could no longer read a recording; a table that is added does not count.
@@ -12,16 +14,11 @@ ADDED: frozenset[type[schema.Sample]] = frozenset(
         schema.Mark,
         schema.Profile,
         schema.SerialMark,
-        own_source.SourceCall,
-        own_source.SourceDraw,
-        own_source.SourceLine,
-        own_source.SourceLoop,
-        own_source.SourceReadOut,
-        own_source.SourceState,
         schema.StackMissed,
         schema.TraceCost,
         schema.TrialSeen,
         schema.WaitSeen,
+        *get_args(own_source.OwnSource),
     }
 )
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceReadOut, SourceState
+from perfdoctor.recording.own_source import OwnSource
 from perfdoctor.recording.reader import Database, Recording, by_field, require_file, require_header, unreadable
 from perfdoctor.recording.schema import (
     TABLES,
@@ -38,10 +38,7 @@ S = TypeVar("S", bound=Sample)
 # These grow with every tick, and are read by the stretch.
 STREAMS: tuple[type[Sample], ...] = (CodeSample, CountedCall, InterpreterSample, Mark, Reading, ThreadSample)
 # These are made when the watching has ended, about no stretch of it.
-AFTERWARDS: tuple[type[Sample], ...] = (
-    Profile, SerialMark, SourceCall, SourceDraw, SourceLine, SourceLoop, SourceReadOut, SourceState, TraceCost,
-    TrialSeen,
-)  # fmt: skip
+AFTERWARDS: tuple[type[Sample], ...] = (Profile, SerialMark, *get_args(OwnSource), TraceCost, TrialSeen)
 # All others are small, and kept.
 KEPT = tuple(table for table in TABLES if table not in (*STREAMS, *AFTERWARDS, StackSegment))
 # A recorder that commits waits until nobody reads: so many rows take some milliseconds.

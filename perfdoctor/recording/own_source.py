@@ -88,6 +88,26 @@ class SourceDraw(NamedTuple):
     in_loop: bool
 
 
+class SourceRounds(NamedTuple):
+    """Lines in a loop of the job's own that run in every n-th of its rounds only.
+
+    Attributes:
+        file: as stacks name it.
+        line: their first, from 1.
+        last_line: their last.
+        loop_line: the loop's first.
+        loop_last_line: the loop's last.
+        when: in which rounds, as a condition in Python.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    loop_line: int
+    loop_last_line: int
+    when: str
+
+
 class SourceState(NamedTuple):
     """A statement in a loop of the job's own that makes something of what the loop changes itself.
 
@@ -116,10 +136,11 @@ class SourceReadOut(NamedTuple):
     last_line: int
 
 
+OwnSource = SourceLine | SourceCall | SourceLoop | SourceDraw | SourceReadOut | SourceRounds | SourceState
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
 
 
-def lines_of(rows: Iterable[SourceLoop | SourceState | SourceReadOut]) -> set[tuple[str, int]]:
+def lines_of(rows: Iterable[SourceLoop | SourceReadOut | SourceRounds | SourceState]) -> set[tuple[str, int]]:
     """All lines of some rows, each with its file."""
     return {(row.file, line) for row in rows for line in range(row.line, row.last_line + 1)}

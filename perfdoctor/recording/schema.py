@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple, get_args
 
-from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop, SourceReadOut, SourceState
+from perfdoctor.recording.own_source import OwnSource
 
 
 class Reading(NamedTuple):
@@ -363,8 +363,7 @@ class Event(NamedTuple):
 Sample = (
     Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
     | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | SourceLine | SourceCall | SourceLoop | SourceDraw | SourceReadOut | SourceState | WaitSeen | FlightDump
-    | Unavailable | Event
+    | OwnSource | WaitSeen | FlightDump | Unavailable | Event
 )  # fmt: skip
 
 TABLES: tuple[type[Sample], ...] = get_args(Sample)  # of a recording: one for each kind of sample

@@ -118,7 +118,8 @@ def _exchange_once(case: Case) -> Advice | None:
     """Where gradients are accumulated already, and each pass exchanges them all the same."""
     if (place := case.settings.get("exchanges_again")) is None:
         return None
-    return advise("communication.exchange_once", line=str(place), sharded=_is_sharded(case), way=_way(case))
+    when = str(case.settings.get("updates_when", ""))
+    return advise("communication.exchange_once", line=str(place), when=when, sharded=_is_sharded(case), way=_way(case))
 
 
 def _way(case: Case) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
-from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop, SourceReadOut, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop, SourceReadOut, SourceRounds, SourceState
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
@@ -94,7 +94,7 @@ class JobTimeline:
         rows = recording.rows
         self.profiles, self.trials = rows(Profile), rows(TrialSeen)
         self.source_lines, self.source_calls, self.source_states = rows(SourceLine), rows(SourceCall), rows(SourceState)
-        self.source_loops = rows(SourceLoop)
+        self.source_loops, self.source_rounds = rows(SourceLoop), rows(SourceRounds)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         code, threads = CodeSamples.read(recording), read_threads(recording)
         self.readings = Readings(recording)

@@ -83,7 +83,7 @@ def exchange_seldom(
     )
 
 
-def exchange_once(*, line: str, sharded: bool, way: str) -> Fix:
+def exchange_once(*, line: str, when: str, sharded: bool, way: str) -> Fix:
     rest = "参数仍像以前一样频繁地聚合。" if sharded else ""
     return fix(
         "每次更新只交换一次梯度",

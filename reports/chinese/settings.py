@@ -22,6 +22,7 @@ NAMES = {
     "pin_thread": "有线程锁页 batch",
     "exchange_policy": "指定各 rank 交换方式之处",
     "exchanges_again": "为一次更新反复交换梯度之处",
+    "updates_when": "更新权重的条件",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
     "made_of_state": "用循环自己改变的数据制作批次之处",

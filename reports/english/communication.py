@@ -78,9 +78,7 @@ FullyShardedDataParallel(
     "deepspeed": "config['zero_optimization'].update(overlap_comm=True, contiguous_gradients=True)",
 }
 _IN_16_BITS = {"megatron": "--grad-reduce-in-bf16   # without --accumulate-allreduce-grads-in-fp32"}
-_OVERLAP = {
-    "megatron": "--overlap-grad-reduce --overlap-param-gather   # the second with --use-distributed-optimizer",
-}
+_OVERLAP = {"megatron": "--overlap-grad-reduce --overlap-param-gather   # the second with --use-distributed-optimizer"}
 _MOVE = {
     "fully_shard": "block.set_modules_to_backward_prefetch([previous])  # of fully_shard: which parameters come next",
     "fsdp": "FullyShardedDataParallel(model, backward_prefetch=BackwardPrefetch.BACKWARD_POST)  # begins later",
@@ -187,13 +185,16 @@ def exchange_seldom(
     )
 
 
-def exchange_once(*, line: str, sharded: bool, way: str) -> Fix:
-    rest = " Parameters are gathered as often as before." if sharded else ""
+def exchange_once(*, line: str, when: str, sharded: bool, way: str) -> Fix:
+    rest, change = " Parameters are gathered as often as before." if sharded else "", _EXCHANGE_ONCE[way]
+    if when:
+        change = _ACCUMULATE[way].replace("step % 4 == 3", when).replace(f"  # {_LARGER_UPDATE}", "")
+        change = change.replace(".backward()", ".backward()  # as now")
     return Fix(
         "Exchange gradients once per update",
         f"The loop at {line} makes several backward passes for one update, and each of them exchanges gradients. Those "
         f"of all together are enough: only the last pass has to, and what is trained stays the same.{rest}",
-        _EXCHANGE_ONCE[way],
+        change,
     )
 
 

@@ -22,6 +22,7 @@ NAMES = {
     "pin_thread": "Pins batches in a thread",
     "exchange_policy": "Says how ranks exchange",
     "exchanges_again": "Exchanges gradients again and again for one update",
+    "updates_when": "Updates its weights when",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
     "made_of_state": "Makes batches of what its loop changes",

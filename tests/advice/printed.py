@@ -23,6 +23,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "split": ((((0, 1), (2, 3)),), (((0,), (1,)), ((2,), (3,))), (((0,), ()), ((1,), ()))),
     "places": (("/data/train.bin", "/data/images"),),
     "line": ("train.py:12 step",),
+    "when": ("", "(step + 1) % 4 == 0"),
     "layer": ("LSTM", "GRU"),
     "update": ("Adam", "SGD"),
     "lines": (("train.py:12 step",),),

@@ -207,6 +207,18 @@ def passes_that_are_accumulated_exchange_once_and_train_the_same() -> None:
 
 
 @check
+def so_they_do_in_one_loop() -> None:
+    when = "(step + 1) % 4 == 0"
+    sent, model = exchanged(advice("communication.exchange_once", way="ddp", when=when))
+    assert sent == 2
+    assert alike(whole(model), of_whole_batches())
+    often, model = train(PLAIN, sharded())[REDUCE], sharded()
+    code = advice("communication.exchange_once", way="fully_shard", when=when)
+    assert often == 4 * train(code, model)[REDUCE]
+    assert alike(whole(model), of_whole_batches())
+
+
+@check
 def kept_parameters_are_gathered_once() -> None:
     code = advice("communication.gather_once", way="fully_shard")
     gathered = []

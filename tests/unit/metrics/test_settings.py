@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
-from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceRounds, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
 from perfdoctor.timeline.code_location import locate
 from tests.builders import jobs
@@ -291,6 +291,27 @@ def test_passes_of_one_update_that_exchange_gradients_each_are_told(
     holds = [SourceCall("/job/train.py", 41, "model.no_sync()", "no_sync", "main", None)] * held_back
     job = jobs.timeline([*jobs.process(TRAINER), *stacks, *loops, *holds])
     assert read_code_settings(job).get("exchanges_again") == told
+
+
+@pytest.mark.parametrize(
+    ("updates", "told"),
+    [
+        ((45,), "/job/train.py:40 main"),
+        ((42, 45), None),  # another optimizer's in each round
+        ((47,), None),  # behind the loop: that is another way
+    ],
+)
+def test_passes_that_a_remainder_gathers_into_updates_are_told(updates: tuple[int, ...], told: str | None) -> None:
+    ddp = Frame(f"{PACKAGES}/torch/nn/parallel/distributed.py", "DistributedDataParallel.forward", 1)
+    model = (Frame("/job/train.py", "main", 41), ddp, Frame(f"{PACKAGES}/torch/nn/modules/linear.py", "f", 1))
+    backward = (Frame("/job/train.py", "main", 43), Frame(f"{PACKAGES}/torch/_tensor.py", "Tensor.backward", 1))
+    step = Frame(f"{PACKAGES}/torch/optim/sgd.py", "SGD.step", 1)
+    updating = [(Frame("/job/train.py", "main", line), step) for line in updates]
+    stacks = jobs.stacks(TRAINER, model, backward, *updating, times=300, every_s=0.01)
+    rounds = SourceRounds("/job/train.py", 45, 46, 40, 46, "(step + 1) % accumulate == 0")
+    settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), *stacks, rounds]))
+    assert settings.get("exchanges_again") == told
+    assert settings.get("updates_when") == (told and rounds.when)
 
 
 @pytest.mark.parametrize(("line", "told"), [(40, "/job/train.py:40 main"), (41, None)])

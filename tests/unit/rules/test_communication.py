@@ -200,3 +200,12 @@ def test_a_job_that_accumulates_is_told_to_exchange_once_and_its_steps_stay_as_t
     assert not fix.changes_step
     assert fix.speedup_range is not None
     assert "Exchange gradients every few steps" not in titles(found)
+
+
+def test_a_job_that_accumulates_in_one_loop_sees_its_own_condition() -> None:
+    settings: dict[str, str | float] = {"parallel": "ddp", "exchanges_again": "train.py:30 main"}
+    settings["updates_when"] = "(i + 1) % parts == 0"
+    found = finding("communication.bandwidth", settings=settings, ranks=2, backward=0.8)
+    change = next(fix.change for fix in found.fixes if "once per update" in fix.title)
+    assert change.startswith("last = (i + 1) % parts == 0\nwith contextlib.nullcontext() if last else model.no_sync():")
+    assert "learning rate" not in change

@@ -38,6 +38,7 @@ def _use(setting: str, value: str, file: str, functions: str = "") -> Use:
 
 # How the ranks of a job share the model.
 DEEPSPEED, MEGATRON, FULLY_SHARD, FSDP, DDP = "deepspeed", "megatron", "fully_shard", "fsdp", "ddp"
+TENSOR = "tensor"  # each has a part of every layer (tensor parallelism), and of nothing else
 # Of these, where no rank has the whole model. Megatron's optimizer may be split over ranks, its model is by layers.
 SHARDED = frozenset((DEEPSPEED, FULLY_SHARD, FSDP))
 # How many operators an optimizer runs for its parameters.
@@ -54,8 +55,9 @@ USES: tuple[Use, ...] = (
     _use("parallel", FULLY_SHARD, r"torch/distributed/fsdp/_fully_shard/.*\.py"),
     _use("parallel", FSDP, r"torch/distributed/fsdp/[^/]+\.py"),
     _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
-    # torch.distributed.tensor.parallel
+    # torch.distributed.tensor.parallel, which transformers use too
     _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
+    _use("tensor_parallel", "yes", rf"{_INSTALLED}/transformers/integrations/tensor_parallel\.py"),
     # torch.nn.Embedding and EmbeddingBag
     _use("embeddings", "yes", r"torch/nn/modules/sparse\.py", "forward"),
     # torch.distributed.all_gather_object and its like, which pickle what they are given

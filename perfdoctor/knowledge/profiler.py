@@ -44,6 +44,8 @@ SHARES_MODEL = (
     ("FullyShardedDataParallel.", FSDP),
     ("DistributedDataParallel.forward", DDP),
 )
+# Collectives that add up what ranks have, as their kernels and as their ranges on the host are named.
+REDUCES = re.compile(r"(?i:all_?reduce|reduce_?scatter)")
 # Messages between two ranks, which the stages of a pipeline exchange (torch/distributed, isend and irecv).
 PASSES_ON = re.compile(r"^c10d::(send|recv_)$|^(nccl|gloo):(send|recv)$")
 # Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.

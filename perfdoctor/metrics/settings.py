@@ -26,8 +26,8 @@ mount./data          file system at a mount point; the word ``network`` follows 
 disk.nvme0n1         model of the block device under a mount, if it has one; ``disk_kind.nvme0n1``: ``rotating`` or
                      ``solid state``
 loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none
-parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``;
-                     ``no`` if stacks show none of them
+parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``, or
+                     by ``tensor`` parallelism alone; ``no`` if stacks show none of them
 pipeline             ``yes`` if ranks send messages to single other ones, as the stages of a pipeline do
 dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``); ``arrow`` if of Hugging
                      Face datasets, ``arrow rows by number`` if those are shuffled or selected rows of a table;
@@ -72,6 +72,7 @@ from perfdoctor.knowledge.libraries import (
     GIVES_TYPES,
     HOLDS_BACK,
     PADS_ALL,
+    TENSOR,
     THREADS,
     UPDATES,
     USES,
@@ -127,7 +128,7 @@ def read_code_settings(job: JobTimeline) -> Settings:
     elif enough:
         found["loader"] = "no"
     if enough:
-        found.setdefault("parallel", "no")
+        found.setdefault("parallel", TENSOR if "tensor_parallel" in found else "no")
     in_source = _said_in_source(job.source_calls)
     if enough:  # its frames would have been seen
         in_source.pop("update", None)

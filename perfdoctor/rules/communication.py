@@ -48,10 +48,10 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
         times, network = case.number("traced_behind"), _network(case)
         yield advise("communication.high_priority", times=times, share=held_up, network=network)
         yield advise("communication.move_overlap", way=_way(case))
-    yield from _mend_transport(case)
+    yield from mend_transport(case)
     yield from _train_in_one_process(case)
-    if case.settings.get("tensor_parallel") == "yes" and _has_several_hosts(case):
-        yield advise("communication.split_within_host", ranks=_ranks_of_host(case))
+    if case.settings.get("tensor_parallel") == "yes" and has_several_hosts(case):
+        yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
     yield from _shard_otherwise(case) if _is_sharded(case) else _replicate_otherwise(case)
     if case.uses_gpu and case.settings.get("backend") != "nccl":
         yield advise("communication.use_nccl")
@@ -72,7 +72,7 @@ def _exchange_less(case: Case) -> Iterator[Advice]:
     if objects:
         yield advise("communication.gather_tensors")
     yield advise("communication.exchange_rarely", line=case.hot_line(BANDWIDTH), share=_spent_by_hand(case))
-    yield from _mend_transport(case)
+    yield from mend_transport(case)
 
 
 def _replicate_otherwise(case: Case) -> Iterator[Advice]:
@@ -97,15 +97,15 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
     if not _has_policy(case):
         yield advise("communication.sharded_half_precision", way=way)
     yield advise("communication.prefetch_parameters", way=way)
-    if _has_several_hosts(case):
-        yield advise("communication.shard_within_host", way=way, ranks=_ranks_of_host(case))
+    if has_several_hosts(case):
+        yield advise("communication.shard_within_host", way=way, ranks=ranks_of_host(case))
     yield _exchange_seldom(case)
 
 
 def _exchange_seldom(case: Case) -> Advice:
     return _exchange_once(case) or advise(
         "communication.exchange_seldom",
-        world=_world(case),
+        world=world(case),
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
@@ -143,7 +143,7 @@ def _is_by_hand(case: Case) -> bool:
 
 def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     small, way = case.measured("bytes_per_packet"), _way(case)
-    yield from _mend_transport(case)
+    yield from mend_transport(case)
     if case.settings.get("sync_batch_norm") == "yes":
         yield advise("communication.no_sync_batch_norm")
     if way not in ("", "no") and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
@@ -158,12 +158,12 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     yield advise("communication.fewer_metrics")
 
 
-def _mend_transport(case: Case) -> Iterator[Advice]:
+def mend_transport(case: Case) -> Iterator[Advice]:
     """Settings of the transport that are in the way."""
     for name in environment.NCCL_DETOURS:
         if case.switched_on(name):
             yield advise("transport.no_detour", name=name, value=case.variable(name))
-    several_hosts = _has_several_hosts(case)
+    several_hosts = has_several_hosts(case)
     for name in environment.INTERFACE:
         if case.variable(name) == environment.LOOPBACK and several_hosts:
             yield advise("transport.fast_interface", name=name)
@@ -179,14 +179,15 @@ def _mend_transport(case: Case) -> Iterator[Advice]:
 
 def _train_in_one_process(case: Case) -> Iterator[Advice]:
     """Ranks that share one host's cores need not exchange anything."""
-    world = _world(case)
+    ranks = world(case)
     on_cores = not case.uses_gpu and case.settings.get("backend") != "nccl"
-    if on_cores and _is_within_host(case) and len(case.trainers) == world > 1:
-        yield advise("communication.one_process", world=world)
+    if on_cores and _is_within_host(case) and len(case.trainers) == ranks > 1:
+        yield advise("communication.one_process", world=ranks)
 
 
-def _has_several_hosts(case: Case) -> bool:
-    return (_started(case) or 0) > (_ranks_of_host(case) or 0) > 0
+def has_several_hosts(case: Case) -> bool:
+    """Whether the launcher has started ranks on other hosts, too."""
+    return (_started(case) or 0) > (ranks_of_host(case) or 0) > 0
 
 
 def _leaves_fabric_idle(case: Case) -> bool:
@@ -208,7 +209,7 @@ def _spent_by_hand(case: Case) -> float:
     return fmean(spent) if spent else 0.0
 
 
-def _world(case: Case) -> int:
+def world(case: Case) -> int:
     """How many ranks the launcher started, or else how many are seen."""
     return _started(case) or len(case.trainers)
 
@@ -218,7 +219,7 @@ def _started(case: Case) -> int | None:
     return _read_count(case, environment.RANKS) or _set_by_launcher(case, "world")
 
 
-def _ranks_of_host(case: Case) -> int | None:
+def ranks_of_host(case: Case) -> int | None:
     """How many of them its host has."""
     return _read_count(case, environment.RANKS_OF_HOST) or _set_by_launcher(case, "here")
 
@@ -241,7 +242,7 @@ def _use_ddp(case: Case) -> Iterator[Advice]:
 
 def _watch_all_ranks(case: Case) -> Iterator[Advice]:
     share, seen = case.share(UNOBSERVED_RANK), len(case.trainers)
-    yield advise("late_ranks.watch_all", share=share, seen=seen, world=_world(case))
+    yield advise("late_ranks.watch_all", share=share, seen=seen, world=world(case))
 
 
 def _all_are_watched(case: Case) -> bool:

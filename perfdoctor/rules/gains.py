@@ -149,6 +149,9 @@ GAINS: Mapping[str, Estimate] = {
     "communication.send_as_one": estimates.UP_TO_ALL,
     "communication.use_buckets": estimates.UP_TO_ALL,
     "communication.no_data_parallel": estimates.UP_TO_ALL,
+    "tensor_parallel.smaller_groups": estimates.by_smaller_groups,
+    "tensor_parallel.half_precision": estimates.HALF,
+    "tensor_parallel.larger_batch": estimates.HALF,
     # What a GPU works at.
     "gpu.more_micro_batches": estimates.value("waiting", 0.0),
     "gpu.checkpoint_less": estimates.without_checkpoints,
@@ -192,5 +195,6 @@ CHANGES_STEP = frozenset(
         "communication.exchange_seldom",
         "gpu.larger_batch",
         "gpu_idle.larger_batch",
+        "tensor_parallel.larger_batch",
     }
 )

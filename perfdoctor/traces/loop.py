@@ -100,6 +100,11 @@ def find_loop(account: RankAccount, lines: SourceLines) -> WholeSteps:
     )
 
 
+def find_phases(host: Host) -> dict[str, Intervals]:
+    """When the main thread is in each phase but ``OTHER``, in whole steps or not; disjoint."""
+    return _find_runs(host).phases()
+
+
 @dataclass(frozen=True, slots=True)
 class _Runs:
     """What the main thread does, one after the other; columns of equal length.

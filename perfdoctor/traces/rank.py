@@ -12,7 +12,7 @@ from perfdoctor.causes import PYTHON_OVERHEAD, STARTUP
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.knowledge.libraries import USES
+from perfdoctor.knowledge.libraries import TENSOR, USES
 from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
 from perfdoctor.recording.clock import NS_PER_S
@@ -31,10 +31,11 @@ from perfdoctor.traces.loop import WholeSteps, find_loop
 from perfdoctor.traces.model import DeviceKind, HostKind, Trace
 from perfdoctor.traces.replay import without_profiler
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
+from perfdoctor.traces.shared_layers import exchanges_activations
 from perfdoctor.traces.steps import TraceWindow
 
 # What may be told of a job by frames of libraries in a trace, whose files are named from the search path on.
-_SHOWN_BY_FRAMES = frozenset(("parallel", "loop", "sync_batch_norm"))
+_SHOWN_BY_FRAMES = frozenset(("parallel", "tensor_parallel", "loop", "sync_batch_norm"))
 _SEARCHED = "/site-packages/"
 
 
@@ -115,7 +116,7 @@ def summarize(trace: Trace, *, undisturbed: bool = True) -> Rank:
         slices=account.slices,
         loading=account.loading,
         workers=int(any(profiler.LOADER_WITH_WORKERS in name for name in trace.names)),
-        uses=_uses(trace),
+        uses=_uses(account),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
         numbers={**measure_trace(account), **(estimate.numbers if estimate else {})},
@@ -147,8 +148,9 @@ def _digest(trace: Trace) -> str:
     return digest.hexdigest()
 
 
-def _uses(trace: Trace) -> dict[str, str]:
-    """By PyTorch's own marks, and with stacks by the frames of libraries, which say more."""
+def _uses(account: RankAccount) -> dict[str, str]:
+    """By PyTorch's own marks, with stacks by the frames of libraries, which say more, and by what is exchanged when."""
+    trace = account.trace
     host, marks = trace.host, profiler.SHARES_MODEL
     found: dict[str, str] = {}
     called = (trace.names[name] for name in trace.occurring(host.name[host.kind == HostKind.PYTHON]))
@@ -161,6 +163,8 @@ def _uses(trace: Trace) -> dict[str, str]:
     marked = next((way for mark, way in marks if any(name.startswith(mark) for name in trace.names)), "")
     if marked:
         found.setdefault("parallel", marked)
+    elif "parallel" not in found and ("tensor_parallel" in found or exchanges_activations(account)):
+        found["parallel"] = TENSOR
     if trace.matching(profiler.PASSES_ON, host.name).any():
         found["pipeline"] = "yes"
     return found

@@ -242,6 +242,13 @@ _RANKS = {
     "around the forward pass too, or nothing is saved": "前向传播也要包住，否则没有任何节省",
     "the batches of one update": "一次更新的各个批次",
     "an update then has {} times the samples: adapt the learning rate": "每次更新的样本数因此是 {} 倍：请调整学习率",
+    "each of both groups gets samples of its own": "两组各取自己的样本",
+    "without parallelize_module; each rank gets samples of its own": (
+        "不再用 parallelize_module；每个 rank 取自己的样本"
+    ),
+    "where gradients are accumulated: half as many passes, and an update stays what it was": (
+        "如果累积梯度：前向和反向传播次数减半，更新保持不变"
+    ),
     "exchange the gradients here only, as now, then {}": "只在这里像现在一样交换梯度，然后 {}",
     "gradients stay whole until the last: memory for one more copy of the parameters": (
         "到最后一步之前梯度保持完整：需要再放一份参数的显存"

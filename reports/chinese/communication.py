@@ -118,13 +118,6 @@ def shard_within_host(*, way: str, ranks: int) -> Fix:
     )
 
 
-def split_within_host(*, ranks: int) -> Fix:
-    return fix(
-        "只在每台主机内部切分层",
-        "共同持有一层的 rank（张量并行）在每一层的前向和反向传播中都要交换激活，而且无法掩盖：跨主机时就要等待网络。",
-    )
-
-
 def half_precision(*, nccl: bool, by_hand: bool, way: str) -> Fix:
     range_of_it = "" if nccl else "float16 超过 65,504 就会溢出：如果梯度接近这个值，就缩小损失。"
     return fix("用 16 位传输梯度", f"同样的梯度只需一半的字节。{range_of_it}")

@@ -239,18 +239,6 @@ def shard_within_host(*, way: str, ranks: int) -> Fix:
     )
 
 
-def split_within_host(*, ranks: int) -> Fix:
-    return Fix(
-        "Split layers within each host only",
-        "Ranks that share a layer (tensor parallelism) exchange activations in each layer, forward and backward, and "
-        "nothing hides that: between hosts it waits for the network.",
-        f"""\
-mesh = init_device_mesh('cuda', (hosts, {ranks}), mesh_dim_names=('data', 'tensor'))
-torch.distributed.tensor.parallel.parallelize_module(model, mesh['tensor'], plan)
-fully_shard(model, mesh=mesh['data'])""",
-    )
-
-
 def half_precision(*, nccl: bool, by_hand: bool, way: str) -> Fix:
     kind, dtype = ("bf16", "bfloat16") if nccl else ("fp16", "float16")
     range_of_it = "" if nccl else "float16 overflows above 65,504: scale the loss down if gradients come near."

@@ -274,13 +274,30 @@ def layers_split_between_ranks_compute_the_same() -> None:
     from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import ColwiseParallel
 
-    code = advice("communication.split_within_host", ranks=WORLD).replace("'cuda'", "'cpu'")
+    code = advice("tensor_parallel.split_within_host", ranks=WORLD).replace("'cuda'", "'cpu'")
     model, plain = Layered(), Layered()
     plan = {f"layers.{number}.linear": ColwiseParallel(output_layouts=Replicate()) for number in range(4)}
     run(code, model=model, hosts=1, plan=plan)
     inputs, _ = batch(0, rank=0)
     assert torch.allclose(model(inputs), plain(inputs), atol=1e-6)
     assert model.layers[0].linear.weight.to_local().shape == (8 // WORLD, 8)
+
+
+@check
+def layers_of_half_as_many_ranks_train_the_same() -> None:
+    code = advice("tensor_parallel.smaller_groups", world=WORLD)
+    names = run(code, model=Layered())
+    train(PLAIN, names["model"])
+    assert alike(whole(names["model"]), of_whole_batches(8, 1))
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel
+
+    # Of four ranks two would share each layer; here one has it whole, beside the other.
+    code = advice("tensor_parallel.smaller_groups", world=2 * WORLD).replace("(2, 2)", "(2, 1)")
+    plan = {f"layers.{number}.linear": ColwiseParallel(output_layouts=Replicate()) for number in range(4)}
+    names = run(code, model=Layered(), plan=plan, device="cpu")
+    train(PLAIN, names["model"])
+    assert alike(whole(names["model"]), of_whole_batches(8, 1))
 
 
 @check

@@ -1,0 +1,60 @@
+"""Ranks that share each layer and nothing else: they exchange activations, in each forward and backward pass."""
+
+from collections.abc import Iterator
+
+from perfdoctor.causes import BANDWIDTH, LATENCY
+from perfdoctor.diagnosis import Advice, advise
+from perfdoctor.knowledge.libraries import TENSOR
+from perfdoctor.messages import say
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.communication import has_several_hosts, mend_transport, ranks_of_host, world
+from perfdoctor.rules.rule import Rule
+
+
+def _shares_layers(case: Case) -> bool:
+    return case.settings.get("parallel") == TENSOR
+
+
+def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
+    yield from _share_otherwise(case)
+    if case.uses_gpu:  # cores rarely multiply faster in 16 bits
+        yield advise("tensor_parallel.half_precision")
+
+
+def _send_fewer_messages(case: Case) -> Iterator[Advice]:
+    yield from _share_otherwise(case)
+    yield advise("tensor_parallel.larger_batch")
+
+
+def _share_otherwise(case: Case) -> Iterator[Advice]:
+    yield from mend_transport(case)
+    if has_several_hosts(case):
+        yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
+    else:
+        yield advise("tensor_parallel.smaller_groups", world=world(case))
+
+
+TENSOR_PARALLEL_RULES = (
+    Rule(
+        BANDWIDTH,
+        say("tensor_parallel.activations"),
+        (
+            "received", "loopback", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received",
+            "gpu_pcie_received", "traced_exposed", "traced_hidden", "traced_collectives",
+        ),
+        _send_fewer_bytes,
+        say("tensor_parallel.activations_refuted"),
+        applies=_shares_layers,
+    ),
+    Rule(
+        LATENCY,
+        say("tensor_parallel.small_activations"),
+        (
+            "packets", "bytes_per_packet", "received", "trainer_switches", "traced_exposed", "traced_hidden",
+            "traced_collectives",
+        ),
+        _send_fewer_messages,
+        say("tensor_parallel.small_activations_refuted"),
+        applies=_shares_layers,
+    ),
+)  # fmt: skip

@@ -1,0 +1,44 @@
+"""Ranks that share layers exchange activations: nothing about gradients helps them."""
+
+import pytest
+
+from tests.builders.cases import changes, finding, titles
+
+SHARED: dict[str, str | float] = {"parallel": "tensor", "tensor_parallel": "yes", "backend": "nccl"}
+
+
+@pytest.mark.parametrize("cause", ["communication.bandwidth", "communication.latency"])
+def test_who_shares_layers_hears_nothing_of_gradients(cause: str) -> None:
+    found = finding(cause, settings=SHARED, ranks=4)
+    assert "Share layers among fewer ranks" in titles(found)
+    assert "activations" in found.summary
+    assert not any(word in title for title in titles(found) for word in ("radients", "every few steps", "as one"))
+    assert "no_sync" not in found.refuted_by
+
+
+@pytest.mark.parametrize(
+    ("world", "code", "saved"), [("2", "DistributedDataParallel(model)", 0.3), ("8", "(2, 4)", 0.3 * 4 / 7)]
+)
+def test_half_as_many_ranks_for_each_layer_exchange_less(world: str, code: str, saved: float) -> None:
+    found = finding(
+        "communication.bandwidth", share=0.3, settings={**SHARED, "env.WORLD_SIZE": world}, ranks=int(world)
+    )
+    fix = next(fix for fix in found.fixes if fix.title == "Share layers among fewer ranks")
+    assert code in fix.change
+    assert fix.speedup_range is not None
+    assert fix.speedup_range == pytest.approx((1.0, 1 / (1 - saved)))
+
+
+def test_sixteen_bits_are_for_gpus() -> None:
+    for gpus, told in ((0.0, False), (2.0, True)):
+        numbers = {"gpus": gpus} if gpus else {}
+        found = finding("communication.bandwidth", settings=SHARED, numbers=numbers, ranks=2)
+        assert ("Exchange activations in 16 bits" in titles(found)) == told
+
+
+def test_layers_are_shared_within_a_host() -> None:
+    launched: dict[str, str | float] = {"env.WORLD_SIZE": "8", "env.LOCAL_WORLD_SIZE": "4"}
+    for settings in (SHARED, {"parallel": "fully_shard", "tensor_parallel": "yes"}):
+        found = finding("communication.bandwidth", settings={**settings, **launched}, ranks=4)
+        assert "(hosts, 4)" in changes(found)
+        assert "Share layers among fewer ranks" not in titles(found)

@@ -233,13 +233,13 @@ def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares |
     late = whole.ranks.late(others)
     if not late:
         unseen = len(others) + 1 < here.processes.world_size
-        return [Share(UNOBSERVED_RANK if unseen else BANDWIDTH, 1.0)]
+        return all_of(UNOBSERVED_RANK if unseen else BANDWIDTH, seen.location)
     exchanging = here.kinds.exchange_at(seen.time_ns)
     found: Shares = []
     for other in late:
         mutual = whole.ranks.mutual(waiting, other) if exchanging else 0.0
         theirs = whole.hosts[other.host].of_late_rank(other.seen)
-        shares = [Share(BANDWIDTH, mutual), *scaled(theirs, 1 - mutual)]
+        shares = [*scaled(all_of(BANDWIDTH, seen.location), mutual), *scaled(theirs, 1 - mutual)]
         found += [_in_rank(share, other.seen.process) for share in scaled(shares, 1 / len(late))]
     return [share for share in found if share.weight > 0]
 

@@ -62,7 +62,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
+from perfdoctor.knowledge.frames import Frame, calls_backward, calls_model, in_loader, is_import, reads_tensors
 from perfdoctor.knowledge.libraries import (
     COMM_HOOK,
     DDP,
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from perfdoctor.recording.own_source import SourceCall
     from perfdoctor.recording.reader import Recording
     from perfdoctor.timeline.job import JobTimeline
+    from perfdoctor.timeline.stacks import Stacks
 
 Settings = dict[str, str | float]
 
@@ -128,7 +129,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     elif enough:
         found["loader"] = "no"
     if enough:
-        found.setdefault("parallel", TENSOR if "tensor_parallel" in found else "no")
+        activations = "tensor_parallel" in found or _exchanges_activations(job.stacks)
+        found.setdefault("parallel", TENSOR if activations else "no")
     in_source = _said_in_source(job.source_calls)
     if enough:  # its frames would have been seen
         in_source.pop("update", None)
@@ -150,6 +152,17 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
     return found
+
+
+def _exchanges_activations(stacks: Stacks) -> bool:
+    """Whether most of what the job itself exchanges belongs to layers: in the forward pass, and as much again back."""
+    whole, forward = 0.0, 0.0
+    for number, amount_ns in stacks.spent_ns().items():
+        location, frames = stacks.locations[number], stacks.frames[number]
+        if location.phase == "gradient sync" and not location.in_evaluation:
+            whole += amount_ns
+            forward += amount_ns * (calls_model(frames) and not calls_backward(frames))
+    return whole > 0 and 2 * forward >= thresholds.MOSTLY * whole
 
 
 def _exchanges_again(job: JobTimeline, found: Settings) -> Accumulation | None:

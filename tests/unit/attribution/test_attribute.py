@@ -10,6 +10,7 @@ from perfdoctor.attribution.attribute import as_counted, attribute
 from perfdoctor.attribution.mix_of_lines import CodeOfLines
 from perfdoctor.attribution.share import Share
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
+from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import Fact, Reading, Sample
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
@@ -47,6 +48,14 @@ def test_ranks_that_wait_by_turns_wait_for_the_exchange_that_is_under_way() -> N
     assert _share(accounts, BANDWIDTH) == pytest.approx(0.25, abs=0.02)
     # An exchange lies in no rank: only the other half of the waits is for one.
     assert accounts[0].waited_for()[1] / accounts[0].seconds == pytest.approx(0.25, abs=0.02)
+
+
+def test_where_ranks_exchange_is_known_while_they_wait() -> None:
+    backward = (Frame("/job/train.py", "main", 7), Frame("/v/site-packages/torch/_tensor.py", "Tensor.backward", 1))
+    stacks = [row for pid in (100, 110) for row in jobs.stacks(pid, backward, times=500, every_s=0.02)]
+    for states in (("RRSS", "RRSS"), ("RRSS", "SSRR")):  # together, and by turns
+        account = accounted([*_ranks(*states, moves="RSRS"), *stacks])[0]
+        assert account.lines[BANDWIDTH] == pytest.approx({"/job/train.py:7 main": account.causes()[BANDWIDTH]})
 
 
 def test_ranks_that_wait_by_turns_without_an_exchange_wait_for_each_other() -> None:

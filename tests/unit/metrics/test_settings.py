@@ -184,6 +184,28 @@ def test_how_ranks_share_the_model_is_told_by_frames_of_libraries(frames: tuple[
     assert of_code((OWN, *frames), (OWN,))["parallel"] == way
 
 
+TENSOR_PARALLEL = Frame(f"{TORCH}/distributed/tensor/parallel/style.py", "RowwiseParallel._prepare_output_fn", 1)
+MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1)
+BACKWARD = Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 1)
+EXCHANGE = Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 1)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "way"),
+    [
+        ([(OWN, MODULE, TENSOR_PARALLEL), (OWN, MODULE)], "tensor"),
+        ([(OWN, MODULE, EXCHANGE), (OWN, BACKWARD, EXCHANGE)], "tensor"),
+        ([(OWN, MODULE, EXCHANGE), (OWN, BACKWARD, EXCHANGE), (OWN, EXCHANGE), (OWN, EXCHANGE)], "tensor"),
+        ([(OWN, MODULE), (OWN, EXCHANGE)], "no"),  # gradients, by hand
+        ([(OWN, MODULE), (OWN, BACKWARD, EXCHANGE)], "no"),  # so they are in a hook
+        ([(OWN, BACKWARD, MODULE, EXCHANGE)], "no"),  # a block that is computed anew shows nothing new
+        ([(OWN, DDP, MODULE, EXCHANGE)], "ddp"),
+    ],
+)
+def test_ranks_that_exchange_in_the_forward_pass_share_layers(stacks: list[tuple[Frame, ...]], way: str) -> None:
+    assert of_code(*stacks)["parallel"] == way
+
+
 def test_the_way_is_not_denied_after_few_looks() -> None:
     assert "parallel" not in of_code((OWN,), times=30)
 

@@ -1,12 +1,13 @@
 """How much of the time lies where the job's own source says something of it.
 
 That is in passes whose gradients nobody uses; behind a draw at random, since what comes before is the same in each
-epoch; where batches are made of what the training loop changes itself; and where gradients are accumulated.
+epoch; where batches are made of what the training loop changes itself; where gradients are accumulated; and in which
+rounds of a loop something is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.knowledge import thresholds
@@ -14,7 +15,7 @@ from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
 from perfdoctor.knowledge.libraries import LOADERS, UPDATES
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceRounds, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES
+from perfdoctor.timeline.code_location import PREPARES, CodeLocation
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -98,6 +99,26 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
     if not whole or made.total < thresholds.MOSTLY * whole:
         return ""
     return max(made, key=lambda place: made[place])
+
+
+def when_done(stacks: Stacks, rounds: Sequence[SourceRounds], what: Callable[[CodeLocation], bool]) -> str:
+    """In which rounds of a loop something is done, as a condition in Python; "" where it is not mostly in one such.
+
+    Args:
+        stacks: the job's.
+        rounds: of loops in its source.
+        what: which locations belong to it.
+    """
+    whole, chosen = 0.0, Amounts[str]()
+    for number, amount_ns in stacks.spent_ns().items():
+        if what(stacks.locations[number]):
+            whole += amount_ns
+            own = ((frame.file, frame.line) for frame in reversed(stacks.frames[number]) if is_own(frame))
+            inside = (some.when for place in own for some in rounds if place in lines_of([some]))
+            if when := next(inside, ""):
+                chosen[when] += amount_ns
+    most = max(chosen, key=lambda when: chosen[when], default="")
+    return most if most and chosen[most] >= thresholds.MOSTLY * whole else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ unused_pass          where a module is called whose gradients are cleared before
 made_of_state        where the loop makes batches of what it changes itself
 exchanges_again      the loop whose backward passes make one update and exchange gradients each
 updates_when         in which rounds of it the optimizer steps, where that is not behind it
+saves_when           in which rounds of a loop the job saves; so ``logs_when`` and ``evaluates_when``
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
@@ -57,8 +58,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
@@ -81,9 +83,10 @@ from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_source import Accumulation, accumulates, made_of_state, unused_pass
+from perfdoctor.metrics.own_source import Accumulation, accumulates, made_of_state, unused_pass, when_done
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
+from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.readings import Readings
 
 if TYPE_CHECKING:
@@ -93,6 +96,12 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.stacks import Stacks
 
 Settings = dict[str, str | float]
+# What is often done in some rounds of a loop only, and which locations belong to it.
+_DONE_AT_TIMES: Mapping[str, Callable[[CodeLocation], bool]] = MappingProxyType({
+    "saves_when": lambda location: location.phase == "saving",
+    "logs_when": lambda location: location.phase == "logging",
+    "evaluates_when": lambda location: location.evaluates,
+})  # fmt: skip
 
 
 def read_settings(recording: Recording, trainers: Trainers) -> Settings:
@@ -139,6 +148,9 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found |= {"exchanges_again": accumulated.loop}
         if accumulated.when:
             found["updates_when"] = accumulated.when
+    for name, what in _DONE_AT_TIMES.items():
+        if when := when_done(job.stacks, job.source_rounds, what):
+            found[name] = when
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
     if (asked := how_asked(job)) is not None:

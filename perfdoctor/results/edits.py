@@ -1,4 +1,7 @@
-"""Changes of calls where they stand in the job's own source: its text stays as it is, but for their arguments."""
+"""Changes of calls where they stand in the job's own source: its text stays as it is, but for their arguments.
+
+Of what is done in some rounds of a loop only, the condition for fewer of them.
+"""
 
 from __future__ import annotations
 
@@ -125,6 +128,41 @@ def written_in(scope: ast.AST, but: tuple[type[ast.AST], ...]) -> Iterator[ast.A
 def last_name(function: ast.expr) -> str:
     """The name of what is called without what it is part of; "" where it has none."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def more_rarely(condition: str, times: int) -> str:
+    """A condition that holds in so many times fewer rounds, in its own words; "" where that is not clear.
+
+    Args:
+        condition: Python that compares remainders, ``(step + 1) % every == 0``.
+        times: how many times as large what the remainders are of becomes.
+    """
+    try:
+        tree = ast.parse(condition, mode="eval")
+    except (SyntaxError, ValueError):  # of another version of Python
+        return ""
+    remainders = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+    if not remainders or len(remainders) != sum(map(_chooses_one, ast.walk(tree))):
+        return ""
+    for node in remainders:
+        every = node.right
+        if isinstance(every, ast.Constant) and isinstance(every.value, int):
+            node.right = ast.Constant(times * every.value)
+        else:
+            node.right = ast.BinOp(ast.Constant(times), ast.Mult(), every)
+    return ast.unparse(tree)
+
+
+def _chooses_one(node: ast.AST) -> bool:
+    """Whether a remainder has to have one value: ``i % n == 0``, ``not i % n``, ``not i % n != 0``."""
+    match node:
+        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.NotEq()])):
+            return True
+    return False
 
 
 def _with_call(source: str, call: ast.Call, arguments: Mapping[str, str]) -> str:

@@ -8,15 +8,15 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.rule import Rule, times_rarer
+from perfdoctor.rules.rule import Rule, rarer, times_rarer
 
 
 def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
     share = max(case.share(EVALUATION), case.mean_of("own_evaluating"))
     times = times_rarer(share)
     line = case.hot_line(EVALUATION)
-    bearable, loop = thresholds.REPORTED_SHARE, case.loop
-    yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=bearable, loop=loop)
+    bearable, loop, when = thresholds.REPORTED_SHARE, case.loop, rarer(case, "evaluates_when", times)
+    yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=bearable, loop=loop, when=when)
     yield advise("evaluation.subset", times=times, loop=loop)
     larger = advise("evaluation.larger_batches", loader=case.may_have_loader)
     yield replace(larger, other_loader=True)

@@ -9,7 +9,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY, PAGE_BYTES
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.rule import Rule, times_rarer
+from perfdoctor.rules.rule import Rule, rarer, times_rarer
 from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # The kernel counts refaults in pages.
@@ -149,6 +149,7 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
         times=times,
         bearable=thresholds.REPORTED_SHARE,
         loop=case.loop,
+        when=rarer(case, "saves_when", times),
     )
     if case.file_system(path) not in IN_MEMORY:
         yield advise("io.faster_storage")
@@ -172,6 +173,7 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
         line=case.hot_line(LOG_WRITE),
         times=times,
         loop=case.loop,
+        when=rarer(case, "logs_when", times),
     )
     if case.is_read_by_another(LOG_WRITE):
         yield advise("io.faster_reader")

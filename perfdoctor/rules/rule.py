@@ -11,6 +11,7 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
+from perfdoctor.results.edits import more_rarely
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.gains import freed, with_gain
 
@@ -139,6 +140,17 @@ def times_rarer(share: float) -> int:
     """How many times more rarely something must happen until its share of the time is not reported any more."""
     bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
     return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
+
+
+def rarer(case: Case, setting: str, times: int) -> str:
+    """The condition for so many times fewer rounds of what the job does in some of them; "" where it is not known.
+
+    Args:
+        case: of the job.
+        setting: that has the condition as it is.
+        times: how many times as rarely.
+    """
+    return more_rarely(str(case.settings[setting]), times) if setting in case.settings else ""
 
 
 def unset(case: Case, name: str, why: Message) -> list[Advice]:

@@ -15,7 +15,7 @@ def passes_refuted() -> str:
     )
 
 
-def less_often(*, share: float, line: str | None, times: int, bearable: float, loop: str) -> Fix:
+def less_often(*, share: float, line: str | None, times: int, bearable: float, loop: str, when: str) -> Fix:
     where = f"（{line}）" if line else ""
     return fix(
         "降低评估频率",

@@ -166,7 +166,7 @@ def save_behind(*, path: str | None, share: float, line: str | None, together: b
     )
 
 
-def save_less_often(*, share: float, times: int, bearable: float, loop: str) -> Fix:
+def save_less_often(*, share: float, times: int, bearable: float, loop: str, when: str) -> Fix:
     return fix(
         f"把保存频率降到 {times} 分之一",
         f"按现在的保存频率，{percent(share)} 的时间花在保存上；"
@@ -186,7 +186,7 @@ def logs_refuted() -> str:
     return "去掉日志，或把日志写到 /dev/null：如果速度不变，原因就不是记录日志。"
 
 
-def log_less_often(*, path: str | None, share: float, line: str | None, times: int, loop: str) -> Fix:
+def log_less_often(*, path: str | None, share: float, line: str | None, times: int, loop: str, when: str) -> Fix:
     return fix(
         f"把日志频率降到 {times} 分之一",
         f"写入{f' {path} ' if path else '日志、指标或图片'}占用 {percent(share)} 的时间"

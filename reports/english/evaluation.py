@@ -15,7 +15,7 @@ def passes_refuted() -> str:
     )
 
 
-def less_often(*, share: float, line: str | None, times: int, bearable: float, loop: str) -> Fix:
+def less_often(*, share: float, line: str | None, times: int, bearable: float, loop: str, when: str) -> Fix:
     where = f" at {line}" if line else ""
     changes = {
         "lightning": f"Trainer(..., check_val_every_n_epoch={times})\n"
@@ -27,7 +27,7 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float, l
         "Evaluate less often",
         f"These passes{where} change no parameter, and with their batches they take {percent(share)} of the time; with "
         f"{times} times as many steps between them they take {percent(bearable)}.",
-        changes.get(loop, f"if step % ({times} * every) == 0: evaluate()"),
+        changes.get(loop, f"if {when or f'step % ({times} * every) == 0'}: evaluate()"),
     )
 
 

@@ -230,7 +230,7 @@ saving.append(saver.submit(torch.save, in_memory(state), path))  # in place of t
     )
 
 
-def save_less_often(*, share: float, times: int, bearable: float, loop: str) -> Fix:
+def save_less_often(*, share: float, times: int, bearable: float, loop: str, when: str) -> Fix:
     changes = {
         "lightning": f"ModelCheckpoint(..., every_n_train_steps={times} * every_n_train_steps)\n"
         f"# by epochs: every_n_epochs={times}",
@@ -241,7 +241,7 @@ def save_less_often(*, share: float, times: int, bearable: float, loop: str) -> 
         f"Save {times} times less often",
         f"Saving takes {percent(share)} of the time now; {times} times less often, it takes less than "
         f"{percent(bearable)}.",
-        changes.get(loop, f"if step % ({times} * save_every) == 0: save(...)"),
+        changes.get(loop, f"if {when or f'step % ({times} * save_every) == 0'}: save(...)"),
     )
 
 
@@ -261,7 +261,7 @@ def logs_refuted() -> str:
     return "Leave logging out, or send the log to /dev/null: if the pace stays the same, writing it is not the cause."
 
 
-def log_less_often(*, path: str | None, share: float, line: str | None, times: int, loop: str) -> Fix:
+def log_less_often(*, path: str | None, share: float, line: str | None, times: int, loop: str, when: str) -> Fix:
     by_hand = f"if {{}} % ({times} * log_every) == 0: log(...)"
     callback = "\n# what a callback of the job's own writes: "
     changes = {
@@ -274,7 +274,7 @@ def log_less_often(*, path: str | None, share: float, line: str | None, times: i
         f"Log {times} times less often",
         f"Writing {path or 'logs, metrics or pictures'} takes {percent(share)} of the time"
         f"{f', at {line}' if line else ''}.",
-        changes.get(loop, by_hand.format("step")),
+        changes.get(loop, f"if {when}: log(...)" if when else by_hand.format("step")),
     )
 
 

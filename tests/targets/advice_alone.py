@@ -34,6 +34,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from perfdoctor.knowledge.frames import CELLS
 from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER
+from perfdoctor.results.edits import more_rarely
 from tests.advice.printed import advice
 
 CHECKS: dict[str, Callable[[], None]] = {}
@@ -578,6 +579,7 @@ def a_line_from_another_thread_is_written_once() -> None:
 @check
 def what_is_done_more_rarely_is_done_so_often() -> None:
     """Of 400 steps, with what was done at every fifth of them, and at every second such one."""
+    own = more_rarely("step % every == 0", 2)
     made: dict[str, int] = {}
 
     def count(*what: Any) -> None:
@@ -585,10 +587,11 @@ def what_is_done_more_rarely_is_done_so_often() -> None:
 
     names = {"evaluate": count, "save": count, "log": count, "every": 5, "save_every": 5, "log_every": 5}
     for id in ("evaluation.less_often", "io.save_less_often", "io.log_less_often"):
-        code = compile(advice(id), id, "exec")
-        for step in range(400):
-            exec(code, {**names, "step": step})
-    assert made == dict.fromkeys(made, 40)
+        for when in ("", own):
+            code = compile(advice(id, when=when), id, "exec")
+            for step in range(400):
+                exec(code, {**names, "step": step})
+    assert made == dict.fromkeys(made, 2 * 40)
 
 
 @check

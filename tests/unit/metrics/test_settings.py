@@ -336,6 +336,22 @@ def test_passes_that_a_remainder_gathers_into_updates_are_told(updates: tuple[in
     assert settings.get("updates_when") == (told and rounds.when)
 
 
+def test_in_which_rounds_something_is_done_is_told() -> None:
+    loop = Frame("/job/train.py", "main", 42)
+    save = Frame(f"{TORCH}/serialization.py", "save", 1)
+    below = (loop, Frame("/job/train.py", "keep", 90), save)
+    stacks = jobs.stacks(TRAINER, below, (Frame("/job/train.py", "main", 50), save), below, times=300, every_s=0.01)
+    often, seldom = (
+        SourceRounds("/job/train.py", line, line + 1, 40, 60, when)
+        for line, when in ((42, "n % 5 == 0"), (50, "n % 9"))
+    )
+    settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), *stacks, often, seldom]))
+    assert settings["saves_when"] == "n % 5 == 0"
+    assert "logs_when" not in settings
+    settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), *stacks, seldom]))
+    assert "saves_when" not in settings  # mostly not
+
+
 @pytest.mark.parametrize(("line", "told"), [(40, "/job/train.py:40 main"), (41, None)])
 def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told: str | None) -> None:
     model = Frame("/v/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)

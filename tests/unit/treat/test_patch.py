@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.results.edits import Edit
+from perfdoctor.results.edits import Edit, more_rarely
 from perfdoctor.treat.patch import AFTER_IMPORTS, edited, edits_of, make_patch
 from perfdoctor.treat.run import RunChange
 from tests.builders.trials import a_treatment
@@ -128,3 +128,20 @@ def test_a_file_that_is_no_python_or_not_there_has_no_patch(tmp_path: Path) -> N
     (tmp_path / "broken.py").write_text("x = (")
     assert make_patch([Edit("broken.py", 1, "DataLoader", LOADER)], tmp_path) == ""
     assert make_patch([Edit("missing.py", 1, "DataLoader", LOADER)], tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        ("step % 50 == 0", "step % 150 == 0"),
+        ("(i + 1) % self.every == 0 or i + 1 == last", "(i + 1) % (3 * self.every) == 0 or i + 1 == last"),
+        ("rank == 0 and not step % every", "rank == 0 and (not step % (3 * every))"),
+        ("not step % 10 != 0", "not step % 30 != 0"),
+        ("step % 2", ""),  # in odd rounds: of six they would be five
+        ("step % 10 < 2", ""),
+        ("step == 7", ""),
+        ("step %% 10", ""),
+    ],
+)
+def test_a_condition_holds_a_third_as_often(now: str, then: str) -> None:
+    assert more_rarely(now, 3) == then

@@ -206,6 +206,8 @@ def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | No
     location = seen.location
     if location.waits or location.phase == "data" or location.phase in WRITTEN:
         return None
+    if location.detail == "collective" and seen.syscall == "futex":
+        return None  # gloo's: NCCL's are waited for awake, or polled
     if seen.syscall in SLEEPS and location.phase not in TRAINING_PHASES:
         return None
     if seen.target.startswith(("file:", "pipe", "socket")):

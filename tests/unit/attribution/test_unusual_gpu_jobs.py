@@ -254,3 +254,20 @@ def test_parameters_that_are_updated_on_the_cpu_hold_a_gpu_up(code: tuple[str, s
     [account] = attribute(jobs.timeline(samples))
     assert account.activities.seconds["on_host"] == pytest.approx(0.6 * account.seconds, rel=0.1)
     assert account.lines["cpu.python_overhead"]
+
+
+def test_a_rank_asleep_in_a_barrier_waits_for_the_rank_that_is_not_there() -> None:
+    """As gloo's do; the GPU idles meanwhile, and it is nothing of the GPU's that is waited for."""
+    barrier = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "barrier", 1))
+    levels = {"busy_fraction": 0.2}
+    ranks = [{"RANK": str(number), "WORLD_SIZE": "2"} for number in range(2)]
+    code = {PYTHON: 0.8, DISPATCH: 0.2}
+    samples = [
+        *gpu_job("R", code, (LOOP,), rank=ranks[0], **levels),
+        *gpu_job("RSSSS", {DISPATCH: 0.2}, (barrier,), pid=200, gpu=1, rank=ranks[1], **levels),
+    ]
+    waiting = attribute(jobs.timeline([*jobs.readings("host", "usable_cores", 8.0), *samples]))[1]
+    assert waiting.waited_for()[0] / waiting.seconds == pytest.approx(0.8, abs=0.1)
+    found = waiting.causes().fractions()
+    assert found["cpu.python_overhead"] >= 0.5
+    assert found.get("gpu.host_transfer", 0.0) + found.get("cpu.synchronization", 0.0) < 0.1

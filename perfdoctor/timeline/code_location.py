@@ -205,15 +205,20 @@ def library_call(frames: Sequence[Frame]) -> str:
     """What the user's own code called of a library other than torch, as ``package function``; "" if nothing is named.
 
     Who makes an object calls its class. What libraries call in turn stands for functions that only pass a call on, as
-    those of callable objects do.
+    those of callable objects do; where nothing else is called, the innermost class of those.
     """
+    within = ""
     for frame in _below_own(frames):
         package, function = package_of(frame.file), frame.function.removesuffix(".__init__")
+        if package in ("", "torch", "python"):
+            continue
         name = function.rpartition(".")[2]
-        passes_on = name.startswith(("_", "<")) or "<locals>" in function or name == "forward"
-        if package not in ("", "torch", "python") and not passes_on:
+        if not (name.startswith(("_", "<")) or "<locals>" in function or name == "forward"):
             return f"{package} {function}"
-    return ""
+        of_class = function.partition(".")[0]
+        if of_class != name and not of_class.startswith(("_", "<")):
+            within = f"{package} {of_class}"
+    return within
 
 
 def awaits_ranks_to_come(frames: Sequence[Frame]) -> bool:

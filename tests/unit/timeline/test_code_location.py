@@ -150,10 +150,18 @@ ROTATE = Frame(f"{PACKAGES}/PIL/Image.py", "Image.rotate", 2300)
             "zipfile ZipFile",
         ),
         ((Frame("/usr/lib/python3.10/zipfile.py", "__init__", 1290),), ""),  # names before 3.11 have no class
+        (
+            (
+                Frame(f"{PACKAGES}/accelerate/data_loader.py", "DataLoaderShard.__iter__", 500),
+                Frame(f"{PACKAGES}/datasets/iterable_dataset.py", "MappedIterable._iter.<locals>.inputs", 1200),
+                Frame(f"{PACKAGES}/datasets/iterable_dataset.py", "ShardsIterable._iter_arrow", 900),
+            ),
+            "datasets ShardsIterable",
+        ),
         ((MODULE,), ""),
         ((), ""),
     ],
-    ids=["outermost", "passed on", "wrapped", "made", "made before 3.11", "torch", "own"],
+    ids=["outermost", "passed on", "wrapped", "made", "made before 3.11", "iterated over", "torch", "own"],
 )  # fmt: skip
 def test_what_own_code_calls_of_a_library_is_named(below: tuple[Frame, ...], called: str) -> None:
     assert library_call((ROTATE, MAIN, *below)) == called

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_TONES = {"good": "green", "bad": "red", "open": "yellow"}
-
 
 def render(comparison: Comparison, *, width: int | None, color: bool, encoding: str | None = None) -> str:
     """The comparison as text, ending in a line break; the arguments are those of ``console.render``."""
@@ -41,7 +39,7 @@ def _blocks(report: ComparedOutline) -> Iterator[RenderableType]:
         yield _causes(report)
     if report.promise:
         yield from console.heading(headings.predicted_gain)
-        yield console.indented(report.promise, 2, _TONES[report.promise_tone])
+        yield console.indented(report.promise, 2, console.ROW_TONES[report.promise_tone])
     if report.others:
         yield from console.heading(headings.others)
         yield _table(("", headings.before, headings.after), report.others)
@@ -56,7 +54,7 @@ def _causes(report: ComparedOutline) -> Table:
     return _table(
         (names.cause, names.before, names.after, names.change, ""),
         (
-            (row.title, row.before, row.after, row.change, Text(row.answer, style=_TONES[row.tone]))
+            (row.title, row.before, row.after, row.change, Text(row.answer, style=console.ROW_TONES[row.tone]))
             for row in report.rows
         ),
     )

@@ -23,7 +23,8 @@ _MIN_WIDTH = 40  # narrower, the tables' words break
 _MAX_WIDTH = 110  # longer lines are hard to read
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})
-TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
+TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}  # of a headline
+ROW_TONES = {"good": "green", "bad": "red", "open": "yellow"}
 _SEVERITIES = {
     "high": "bold red",
     "medium": "yellow",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Fix, Part
 from perfdoctor.reports.language import for_programs
+from perfdoctor.reports.text import without_surrogates
 from perfdoctor.reports.wording import worded_diagnosis, worded_fixes
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _COLUMNS: dict[Part, list[str]] = {
     "series": ["chart", "name", "unit", "time_s", "value"],
     "not_examined": ["probe", "reason", "enable"],
 }  # fmt: skip
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def render(diagnosis: Diagnosis, part: Part) -> pd.DataFrame:
@@ -46,7 +45,7 @@ def render(diagnosis: Diagnosis, part: Part) -> pd.DataFrame:
     with for_programs():
         diagnosis = worded_diagnosis(diagnosis)
     rows = [
-        {name: _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for name, value in row.items()}
+        {name: without_surrogates(value) if isinstance(value, str) else value for name, value in row.items()}
         for row in _rows(diagnosis, part)
     ]
     frame: pd.DataFrame = pd.DataFrame(rows, columns=_COLUMNS[part])

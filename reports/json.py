@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from numbers import Integral, Real
@@ -11,6 +10,7 @@ from typing import Any
 from perfdoctor.diagnosis import Diagnosis, Finding
 from perfdoctor.reports.cards import finding_title
 from perfdoctor.reports.language import for_programs
+from perfdoctor.reports.text import without_surrogates
 from perfdoctor.reports.wording import worded_diagnosis
 from perfdoctor.results.blocks import Block
 
@@ -20,7 +20,6 @@ _VERDICT = (
     "bottleneck", "cause", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",
 )  # fmt: skip
 _DIGITS = 6  # of seconds and steps of a block
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -97,7 +96,7 @@ def strict(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
+        return without_surrogates(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):

@@ -13,6 +13,7 @@ from perfdoctor.reports.wording import cause_title, label, worded
 _UNPRINTABLE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]"
 )
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
 
 # How a sentence begins, and no line of Python or of a shell: a capitalised word, and another word after a blank.
@@ -50,6 +51,11 @@ def clean_lines(text: str) -> str:
     """The same for code: line breaks and indentation stay."""
     lines = text.replace("\r\n", "\n").expandtabs(4).strip("\n").split("\n")
     return "\n".join(_UNPRINTABLE.sub(_REPLACEMENT, line).rstrip() for line in lines)
+
+
+def without_surrogates(text: str) -> str:
+    """Text that UTF-8 can carry: lone surrogates, which come from file names that are not UTF-8, are U+FFFD."""
+    return _LONE_SURROGATE.sub(_REPLACEMENT, text)
 
 
 def brief(text: Text, most: int = 120) -> str:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_TONES = {"good": "green", "bad": "red", "open": "yellow"}
-
 
 def render(treated: Treated, *, width: int | None, color: bool, encoding: str | None = None) -> str:
     """The treatment as text, ending in a line break; the arguments are those of ``console.render``."""
@@ -72,5 +70,5 @@ def _table(rows: Iterable[Row]) -> Table:
         table.add_column(worded(name), overflow="fold", header_style=console.FAINT)
     for row in rows:
         title = Text.assemble(row.title, (f"\n{row.remark}" if row.remark else "", console.FAINT))
-        table.add_row(wrapped(title), row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
+        table.add_row(wrapped(title), row.predicted, row.measured, Text(row.verdict, style=console.ROW_TONES[row.tone]))
     return table

@@ -23,7 +23,7 @@ from perfdoctor.knowledge.launchers import is_numbered_anew
 from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.process import uses_torch, versions_of
-from perfdoctor.probes.readers.procfs import ENDED, Births, arguments_of, name_of, stat_fields
+from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, ENDED, Births, arguments_of, name_of, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, ProcessGone, ProcessSeen, Sample
 
@@ -33,7 +33,6 @@ THOROUGH_NS = 2 * NS_PER_S // 5
 _MANY = 32  # of more processes than so, more rarely
 TORCH_AGAIN_NS = 2 * NS_PER_S
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Where a program's stack begins, in /proc/PID/stat: a forked process has its parent's, and each exec gives another one.
 _STACK = 28 - 3
 
@@ -267,7 +266,7 @@ class Job:
         if fields[0] in "ZX":
             os.close(children_file)
             return None
-        started_ns = int(fields[19]) * NS_PER_S // _TICKS_PER_S + self._boot_offset_ns
+        started_ns = int(fields[19]) * NS_PER_S // CLOCK_TICKS_PER_S + self._boot_offset_ns
         parent = self.members.get(parent_pid)
         forked = parent is not None and is_forked(pid, parent_pid)
         torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)

@@ -126,7 +126,7 @@ def meaning(file: str, functions: str, phase: str, detail: str = "") -> FrameMea
 
 _LIGHTNING = r"(?:lightning/(?:fabric|pytorch)|lightning_fabric|pytorch_lightning)"
 # Installed packages only: folders of these names are common in jobs.
-_INSTALLED = r"(?:site|dist)-packages"
+INSTALLED = r"(?:site|dist)-packages"
 
 SAVING = (
     # torch.save
@@ -148,8 +148,8 @@ LOGGING = (
     # the standard library's logging
     meaning(r"logging/(?:__init__|handlers)\.py", "", "logging"),
     # progress bars that are drawn anew: tqdm's and rich's, and Lightning's around them
-    meaning(rf"{_INSTALLED}/tqdm/(?:std|notebook|rich|gui)\.py", "refresh display moveto", "logging"),
-    meaning(rf"{_INSTALLED}/rich/(?:live|progress|console)\.py", "refresh render_lines print", "logging"),
+    meaning(rf"{INSTALLED}/tqdm/(?:std|notebook|rich|gui)\.py", "refresh display moveto", "logging"),
+    meaning(rf"{INSTALLED}/rich/(?:live|progress|console)\.py", "refresh render_lines print", "logging"),
     meaning(rf"{_LIGHTNING}/callbacks/progress/.*\.py", "", "logging"),
 )
 DATA = (
@@ -164,7 +164,7 @@ DATA = (
     meaning(r"torchdata/.*\.py", "", "data", "fetch"),
     # packages that read and augment: torchvision, albumentations, WebDataset, LitData, Hugging Face datasets
     meaning(
-        rf"{_INSTALLED}/(?:"
+        rf"{INSTALLED}/(?:"
         r"torchvision/(?:transforms|datasets|io)|albumentations|kornia/augmentation|torch_audiomentations|webdataset|litdata|datasets|"
         r"transformers/data)/.*\.py",
         "",
@@ -173,7 +173,7 @@ DATA = (
     ),
     # tokenizers and processors of Hugging Face transformers
     meaning(
-        rf"{_INSTALLED}/transformers/(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
+        rf"{INSTALLED}/transformers/(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
         "",
         "data",
         "fetch",
@@ -259,7 +259,7 @@ INNERMOST: tuple[FrameMeaning, ...] = (
 # Functions of libraries that train in place of a loop of the job's own: below the line that calls the model they call
 # the job's callbacks (Lightning's _TrainingEpochLoop.advance, transformers' Trainer._inner_training_loop).
 _TRAINING_LOOP = re.compile(
-    rf"(?:lightning/pytorch|pytorch_lightning)/loops/training_epoch_loop\.py$|{_INSTALLED}/transformers/trainer\.py$"
+    rf"(?:lightning/pytorch|pytorch_lightning)/loops/training_epoch_loop\.py$|{INSTALLED}/transformers/trainer\.py$"
 )
 # Loops of libraries that call a model without training it: what is called below them serves an evaluation.
 EVALUATION_LOOPS = (
@@ -267,36 +267,36 @@ EVALUATION_LOOPS = (
     meaning(r"(?:lightning/pytorch|pytorch_lightning)/loops/(?:evaluation|prediction)_loop\.py", "", "evaluation"),
     # transformers.Trainer.evaluate and .predict
     meaning(
-        rf"{_INSTALLED}/transformers/trainer(?:_seq2seq)?\.py",
+        rf"{INSTALLED}/transformers/trainer(?:_seq2seq)?\.py",
         "evaluate predict evaluation_loop prediction_loop",
         "evaluation",
     ),
     # fastai's Learner.fit and .validate
-    meaning(rf"{_INSTALLED}/fastai/learner\.py", "_do_epoch_validate", "evaluation"),
+    meaning(rf"{INSTALLED}/fastai/learner\.py", "_do_epoch_validate", "evaluation"),
     # ultralytics' validators, sentence_transformers' evaluators, detectron2's
-    meaning(rf"{_INSTALLED}/ultralytics/engine/validator\.py", "", "evaluation"),
-    meaning(rf"{_INSTALLED}/sentence_transformers/(?:.+/)?evaluation/.*\.py", "", "evaluation"),
-    meaning(rf"{_INSTALLED}/detectron2/evaluation/evaluator\.py", "inference_on_dataset", "evaluation"),
+    meaning(rf"{INSTALLED}/ultralytics/engine/validator\.py", "", "evaluation"),
+    meaning(rf"{INSTALLED}/sentence_transformers/(?:.+/)?evaluation/.*\.py", "", "evaluation"),
+    meaning(rf"{INSTALLED}/detectron2/evaluation/evaluator\.py", "inference_on_dataset", "evaluation"),
 )
 
 # What is done with results. Below the model's call that is logging; above it, a query for data or a part of a sample.
 RESULTS = (
     # requests.post, Session.post …; httpx.post, Client.post …
-    meaning(rf"{_INSTALLED}/requests/(?:api|sessions)\.py", "post put patch", "logging"),
-    meaning(rf"{_INSTALLED}/httpx/_(?:api|client)\.py", "post put patch", "logging"),
+    meaning(rf"{INSTALLED}/requests/(?:api|sessions)\.py", "post put patch", "logging"),
+    meaning(rf"{INSTALLED}/httpx/_(?:api|client)\.py", "post put patch", "logging"),
     # pictures: PIL.Image.Image.save, torchvision.utils.save_image and make_grid, imageio.imwrite, skimage.io.imsave
-    meaning(rf"{_INSTALLED}/PIL/Image\.py", "save", "logging"),
-    meaning(rf"{_INSTALLED}/torchvision/utils\.py", "", "logging"),
-    meaning(rf"{_INSTALLED}/imageio/(?:v2|v3)\.py", "imwrite imsave mimwrite mimsave volwrite", "logging"),
-    meaning(rf"{_INSTALLED}/skimage/io/.*\.py", "imsave", "logging"),
+    meaning(rf"{INSTALLED}/PIL/Image\.py", "save", "logging"),
+    meaning(rf"{INSTALLED}/torchvision/utils\.py", "", "logging"),
+    meaning(rf"{INSTALLED}/imageio/(?:v2|v3)\.py", "imwrite imsave mimwrite mimsave volwrite", "logging"),
+    meaning(rf"{INSTALLED}/skimage/io/.*\.py", "imsave", "logging"),
     # plots: matplotlib and seaborn draw on the CPU; plotly and bokeh write pages
-    meaning(rf"{_INSTALLED}/(?:matplotlib|seaborn|plotly|bokeh)/.*\.py", "", "logging"),
+    meaning(rf"{INSTALLED}/(?:matplotlib|seaborn|plotly|bokeh)/.*\.py", "", "logging"),
     # sound: torchaudio.save, soundfile.write, scipy.io.wavfile.write
-    meaning(rf"{_INSTALLED}/torchaudio/.*\.py", "save save_with_torchcodec", "logging"),
-    meaning(rf"{_INSTALLED}/(?:soundfile|scipy/io/wavfile)\.py", "write", "logging"),
+    meaning(rf"{INSTALLED}/torchaudio/.*\.py", "save save_with_torchcodec", "logging"),
+    meaning(rf"{INSTALLED}/(?:soundfile|scipy/io/wavfile)\.py", "write", "logging"),
     # tables: DataFrame.to_csv, to_parquet …
     meaning(
-        rf"{_INSTALLED}/pandas/core/(?:generic|frame)\.py",
+        rf"{INSTALLED}/pandas/core/(?:generic|frame)\.py",
         "to_csv to_excel to_feather to_hdf to_json to_parquet to_pickle to_sql",
         "logging",
     ),
@@ -352,7 +352,7 @@ HANDOVER = re.compile(
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
-_GENERATION = re.compile(rf"{_INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
+_GENERATION = re.compile(rf"{INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
 
 
 def is_own(frame: Frame) -> bool:

@@ -7,9 +7,7 @@ Calls that are looked for in its source are those whose arguments advice changes
 import re
 from typing import NamedTuple
 
-from perfdoctor.knowledge.frames import Frame, meaning
-
-_INSTALLED = r"(?:site|dist)-packages"
+from perfdoctor.knowledge.frames import INSTALLED, Frame, meaning
 
 
 class Use(NamedTuple):
@@ -48,7 +46,7 @@ ADAM = "Adam"  # and AdamW
 # Of several rows of a setting the first that is seen decides: DeepSpeed and Megatron also use what follows them.
 USES: tuple[Use, ...] = (
     # deepspeed.initialize's engine
-    _use("parallel", DEEPSPEED, rf"{_INSTALLED}/deepspeed/runtime/.*\.py"),
+    _use("parallel", DEEPSPEED, rf"{INSTALLED}/deepspeed/runtime/.*\.py"),
     # megatron.core.distributed, which is often not installed but lies beside the script
     _use("parallel", MEGATRON, r"megatron/core/distributed/.*\.py"),
     # torch.distributed.fsdp.fully_shard (FSDP2), FullyShardedDataParallel, DistributedDataParallel
@@ -57,7 +55,7 @@ USES: tuple[Use, ...] = (
     _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
     # torch.distributed.tensor.parallel, which transformers use too
     _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
-    _use("tensor_parallel", "yes", rf"{_INSTALLED}/transformers/integrations/tensor_parallel\.py"),
+    _use("tensor_parallel", "yes", rf"{INSTALLED}/transformers/integrations/tensor_parallel\.py"),
     # torch.nn.Embedding and EmbeddingBag
     _use("embeddings", "yes", r"torch/nn/modules/sparse\.py", "forward"),
     # torch.distributed.all_gather_object and its like, which pickle what they are given
@@ -87,8 +85,8 @@ USES: tuple[Use, ...] = (
     # what torch.compile has made runs
     _use("compiled", "yes", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py"),
     # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
-    _use("loop", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
-    _use("loop", "lightning", rf"{_INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
+    _use("loop", "transformers", rf"{INSTALLED}/transformers/trainer\.py"),
+    _use("loop", "lightning", rf"{INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
     # the standard library's loggers
     _use("logger", "yes", r"lib(?:64)?/python3\.\d+/logging/.*\.py"),
     # torch.nn.Conv2d …
@@ -97,27 +95,27 @@ USES: tuple[Use, ...] = (
     _use("recurrent", "yes", r"torch/nn/modules/rnn\.py", "forward"),
     # Hugging Face datasets: a table that was shuffled, selected from or filtered is read through a list of its rows
     _use(
-        "dataset", "arrow rows by number", rf"{_INSTALLED}/datasets/(?:formatting/formatting|table)\.py",
+        "dataset", "arrow rows by number", rf"{INSTALLED}/datasets/(?:formatting/formatting|table)\.py",
         "_query_table_with_indices_mapping",
     ),
-    _use("dataset", "arrow", rf"{_INSTALLED}/datasets/arrow_dataset\.py", "__getitem__ __getitems__ _getitem"),
+    _use("dataset", "arrow", rf"{INSTALLED}/datasets/arrow_dataset\.py", "__getitem__ __getitems__ _getitem"),
     # Rows of a data frame, which are made anew each time that one is asked for
-    _use("dataset", "rows of a table", rf"{_INSTALLED}/pandas/core/(?:indexing|series)\.py"),
-    _use("dataset", "rows of a table", rf"{_INSTALLED}/polars/dataframe/frame\.py", "__getitem__ row"),
+    _use("dataset", "rows of a table", rf"{INSTALLED}/pandas/core/(?:indexing|series)\.py"),
+    _use("dataset", "rows of a table", rf"{INSTALLED}/polars/dataframe/frame\.py", "__getitem__ row"),
     # Gymnasium's environments that step together, and others
-    _use("environments", "together", rf"{_INSTALLED}/(?:gymnasium/vector|stable_baselines3/common/vec_env)/.*\.py"),
-    _use("environments", "one by one", rf"{_INSTALLED}/(?:gymnasium|gym)/.*\.py"),
+    _use("environments", "together", rf"{INSTALLED}/(?:gymnasium/vector|stable_baselines3/common/vec_env)/.*\.py"),
+    _use("environments", "one by one", rf"{INSTALLED}/(?:gymnasium|gym)/.*\.py"),
     # What watches every call or line, and was perhaps left on
     _use("watched_by", "cProfile", r"lib(?:64)?/python3\.\d+/(?:cProfile|profile)\.py"),
     _use("watched_by", "a debugger (pdb)", r"lib(?:64)?/python3\.\d+/(?:pdb|bdb)\.py"),
-    _use("watched_by", "a debugger (debugpy)", rf"{_INSTALLED}/(?:debugpy|pydevd|_pydevd_bundle)/.*\.py"),
+    _use("watched_by", "a debugger (debugpy)", rf"{INSTALLED}/(?:debugpy|pydevd|_pydevd_bundle)/.*\.py"),
     _use("watched_by", "trace", r"lib(?:64)?/python3\.\d+/trace\.py"),
-    _use("watched_by", "coverage", rf"{_INSTALLED}/coverage/.*\.py"),
-    _use("watched_by", "VizTracer", rf"{_INSTALLED}/viztracer/.*\.py"),
-    _use("watched_by", "line_profiler", rf"{_INSTALLED}/(?:line_profiler/.*|kernprof)\.py"),
-    _use("watched_by", "memory_profiler", rf"{_INSTALLED}/memory_profiler\.py"),
-    _use("watched_by", "Memray", rf"{_INSTALLED}/memray/.*\.py"),
-    _use("watched_by", "Scalene", rf"{_INSTALLED}/scalene/.*\.py"),
+    _use("watched_by", "coverage", rf"{INSTALLED}/coverage/.*\.py"),
+    _use("watched_by", "VizTracer", rf"{INSTALLED}/viztracer/.*\.py"),
+    _use("watched_by", "line_profiler", rf"{INSTALLED}/(?:line_profiler/.*|kernprof)\.py"),
+    _use("watched_by", "memory_profiler", rf"{INSTALLED}/memory_profiler\.py"),
+    _use("watched_by", "Memray", rf"{INSTALLED}/memray/.*\.py"),
+    _use("watched_by", "Scalene", rf"{INSTALLED}/scalene/.*\.py"),
 )  # fmt: skip
 
 # What an input is made of, by the packages whose frames are innermost while it is prepared (``package_of``).
@@ -143,7 +141,7 @@ TABLES = frozenset(("pandas", "polars"))
 OF_STEPS = re.compile(r"/torch/(?:nn|autograd|optim|utils/data|_dynamo)/|/torch/_tensor\.py$")
 # What runs checkpointed blocks again.
 CHECKPOINTING = re.compile(
-    rf"/torch/utils/checkpoint\.py$|{_INSTALLED}/(?:deepspeed/runtime/activation_checkpointing|fairscale/nn/checkpoint)/"
+    rf"/torch/utils/checkpoint\.py$|{INSTALLED}/(?:deepspeed/runtime/activation_checkpointing|fairscale/nn/checkpoint)/"
 )
 
 # What calls hooks: of modules, forward ones and those around autograd's, and of tensors.

@@ -9,10 +9,9 @@ import numpy as np
 from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.hardware import PCIE_GT_PER_S
 from perfdoctor.metrics.gpu import job_gpus
-from perfdoctor.metrics.names import Numbers, Trainers, put
+from perfdoctor.metrics.names import MB, Numbers, Trainers, put
 from perfdoctor.timeline.readings import Readings, total
 
-_MB = 1e6  # bytes
 _WAITS_FOR_REPAIR = ("row_remapping_pending", "row_remapping_failed", "page_retirement_pending")
 _NVLINK_ERRORS = ("nvlink_replays_total", "nvlink_crc_errors_total")
 _FABRIC_ERRORS = ("symbol_errors_total", "link_downs_total", "link_recoveries_total", "resent_packets_total")
@@ -76,7 +75,7 @@ def _measure_faults(numbers: Numbers, readings: Readings, gpus: Iterable[str]) -
 def _measure_fabric(numbers: Numbers, readings: Readings) -> None:
     ports = readings.subjects("fabric:")
     received = total(readings.rate(port, "received_bytes_total") for port in ports)
-    put(numbers, "fabric_received", None if received is None else received / _MB)
+    put(numbers, "fabric_received", None if received is None else received / MB)
     links = [(link, port) for port in ports if (link := _fabric_link(readings, port, ports)) is not None]
     if links:
         put(numbers, "fabric_link", *min(links))
@@ -145,7 +144,7 @@ def _measure_memory(numbers: Numbers, readings: Readings) -> None:
     put(numbers, "memory_stalled", readings.rate(inner, "memory_pressure_some_seconds_total"))
     put(numbers, "limit_hits", total(readings.rate(group, "limit_hits_total") for group in groups))
     reclaimed = readings.rate(inner, "reclaimed_bytes_total")
-    put(numbers, "reclaimed", None if reclaimed is None else reclaimed / _MB)
+    put(numbers, "reclaimed", None if reclaimed is None else reclaimed / MB)
     again, fetched = readings.rate(inner, "refaults_total"), readings.rate("job", "storage_read_bytes_total")
     # Where the group reads more again than the job reads at all, others are in it too, and whose it is is not known.
     if again is not None and fetched and again * PAGE_BYTES <= fetched:

@@ -14,7 +14,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import AWAITED_WORK, AWAITS_WORK
 from perfdoctor.metrics.gpu import measure_gpus
 from perfdoctor.metrics.health import measure_health
-from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
+from perfdoctor.metrics.names import MB, Measured, Numbers, Trainers, of_process, put
 from perfdoctor.metrics.neighbours import neighbour_cores
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
@@ -157,7 +157,6 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-_MB = 1e6  # bytes
 # Number, subject, counter that it is the rate of, and what to divide by for its unit.
 _RATES = (
     ("job_cores", "job", "cpu_seconds_total", 1),
@@ -166,15 +165,15 @@ _RATES = (
     ("own_cores", "perfdoctor", "cpu_seconds_total", 1),
     ("cpu_pressure", "host", "cpu_pressure_some_seconds_total", 1),
     ("memory_pressure", "host", "memory_pressure_full_seconds_total", 1),
-    ("swap_in", "host", "swapped_in_bytes_total", _MB),
-    ("swap_out", "host", "swapped_out_bytes_total", _MB),
+    ("swap_in", "host", "swapped_in_bytes_total", MB),
+    ("swap_out", "host", "swapped_out_bytes_total", MB),
     ("refaults", "host", "refaults_total", 1),
-    ("read_by_calls", "job", "read_call_bytes_total", _MB),
+    ("read_by_calls", "job", "read_call_bytes_total", MB),
     ("read_calls", "job", "read_calls_total", 1),
-    ("read_from_storage", "job", "storage_read_bytes_total", _MB),
-    ("written_by_calls", "job", "write_call_bytes_total", _MB),
+    ("read_from_storage", "job", "storage_read_bytes_total", MB),
+    ("written_by_calls", "job", "write_call_bytes_total", MB),
     ("write_calls", "job", "write_calls_total", 1),
-    ("written_to_storage", "job", "storage_write_bytes_total", _MB),
+    ("written_to_storage", "job", "storage_write_bytes_total", MB),
 )
 
 
@@ -201,7 +200,7 @@ def measure(recording: Recording, threads: JobThreads, trainers: Trainers) -> Me
 def _worker_memory(readings: Readings, pids: Sequence[int]) -> float | None:
     """What one loader worker has in memory at most, pages included that it shares with others; the median of them."""
     sizes = [size for pid in pids if (size := readings.maximum(f"pid:{pid}", "rss_bytes")) is not None]
-    return median(sizes) / _MB if sizes else None
+    return median(sizes) / MB if sizes else None
 
 
 def measure_system(readings: Readings, trainer_pids: Sequence[int]) -> Numbers:
@@ -236,10 +235,10 @@ def _measure_memory(numbers: Numbers, readings: Readings, trainer_pids: Sequence
     put(numbers, "major_faults", total(readings.rate(process, "major_faults_total") for process in processes))
     swapped = total(readings.maximum(process, "swap_bytes") for process in processes)
     resident = total(readings.maximum(f"pid:{pid}", "rss_bytes") for pid in trainer_pids)
-    put(numbers, "swapped", _divided(swapped, _MB))
-    put(numbers, "trainer_rss", _divided(resident, _MB))
-    put(numbers, "shm_free", _divided(readings.mean("mount:/dev/shm", "free_bytes"), _MB))
-    put(numbers, "memory_available", _divided(readings.mean("host", "memory_available_bytes"), _MB))
+    put(numbers, "swapped", _divided(swapped, MB))
+    put(numbers, "trainer_rss", _divided(resident, MB))
+    put(numbers, "shm_free", _divided(readings.mean("mount:/dev/shm", "free_bytes"), MB))
+    put(numbers, "memory_available", _divided(readings.mean("host", "memory_available_bytes"), MB))
 
 
 def _measure_calls(numbers: Numbers, readings: Readings) -> None:
@@ -263,12 +262,12 @@ def _measure_devices(numbers: Numbers, readings: Readings) -> None:
         name = device.partition(":")[2]
         latency = readings.ratio(device, "read_seconds_total", "reads_total")
         put(numbers, "device_busy", min(1.0, share), name)
-        put(numbers, "device_read", _divided(readings.rate(device, "read_bytes_total"), _MB), name)
-        put(numbers, "device_written", _divided(readings.rate(device, "written_bytes_total"), _MB), name)
+        put(numbers, "device_read", _divided(readings.rate(device, "read_bytes_total"), MB), name)
+        put(numbers, "device_written", _divided(readings.rate(device, "written_bytes_total"), MB), name)
         put(numbers, "read_latency", None if latency is None else 1e3 * latency, name)
     _measure_throttles(numbers, readings)
     server = total(readings.rate(mount, "server_read_bytes_total") for mount in readings.subjects("mount:"))
-    put(numbers, "read_from_server", _divided(server, _MB))
+    put(numbers, "read_from_server", _divided(server, MB))
 
 
 # What a control group lets through, its limit for that, and the number that says how much of it is used.
@@ -306,11 +305,11 @@ def _measure_network(numbers: Numbers, readings: Readings) -> None:
         return total(readings.rate(interface, counter) for interface in interfaces)
 
     received, packets = rate("received_bytes_total"), rate("received_packets_total")
-    put(numbers, "received", _divided(received, _MB))
+    put(numbers, "received", _divided(received, MB))
     if received:
         here = readings.rate("interface:lo", "received_bytes_total")
         put(numbers, "loopback", None if here is None else here / received)
-    put(numbers, "sent", _divided(rate("sent_bytes_total"), _MB))
+    put(numbers, "sent", _divided(rate("sent_bytes_total"), MB))
     put(numbers, "packets", packets)
     if received is not None and packets:
         put(numbers, "bytes_per_packet", received / packets)

@@ -43,6 +43,7 @@ class Measured(NamedTuple):
     trainers: dict[int, Numbers]
 
 
+MB = 1e6  # bytes
 _OF_TIME = "of the time"
 
 THREADS: dict[str, Metric] = {

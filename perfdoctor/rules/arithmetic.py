@@ -9,6 +9,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
 from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.messages import Message, say
+from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import compute_rarely
 from perfdoctor.rules.optimizer import fuse_optimizer, update_share
@@ -16,8 +17,6 @@ from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.threads import cores_of_arithmetic, limited_threads, sets_threads
 from perfdoctor.rules.verdict import imbalance
 from perfdoctor.timeline.amounts import Amounts
-
-_MB = 1e6
 
 
 def _compute_otherwise(case: Case) -> Iterator[Advice]:
@@ -43,7 +42,7 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
     again, there, free = case.mean_of("own_recomputing"), case.setting("memory_bytes"), case.number("memory_available")
     if again >= thresholds.REPORTED_SHARE:
         confined = case.setting("memory_limit_bytes") is not None  # how much of that is in use is not measured
-        used = None if confined or not there or free is None else 1 - free * _MB / there
+        used = None if confined or not there or free is None else 1 - free * MB / there
         full = used is None or used > thresholds.FULL_MEMORY
         yield advise("arithmetic.keep_activations", again=again, used=used, full=full)
 

@@ -12,11 +12,10 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.quantiles import median, robust_deviation
 from perfdoctor.timeline.steps import Steps, Times
 
 Floats = npt.NDArray[np.float64]
-# A normal distribution's standard deviation, in median absolute deviations.
-_PER_DEVIATION = 1.4826
 
 
 def longest_ordinary(lengths: npt.NDArray[np.number]) -> float:
@@ -32,15 +31,14 @@ def longest_ordinary(lengths: npt.NDArray[np.number]) -> float:
     """
     if not len(lengths):
         return 0.0
-    usual = float(np.median(lengths))
-    return usual + thresholds.LONG_STEP * _PER_DEVIATION * float(np.median(np.abs(lengths - usual)))
+    return median(lengths) + thresholds.LONG_STEP * robust_deviation(lengths)
 
 
 def excess(lengths: npt.NDArray[np.number]) -> Floats:
     """What each long step takes longer than the median one, in the unit of the lengths; 0 for ordinary ones."""
     if not len(lengths):
         return np.zeros(0)
-    longer: Floats = np.asarray(lengths - np.median(lengths), dtype=np.float64)
+    longer: Floats = np.asarray(lengths - median(lengths), dtype=np.float64)
     return np.where(lengths > longest_ordinary(lengths), longer, 0.0)
 
 
@@ -75,7 +73,7 @@ def _by_part(steps: Steps) -> Amounts[tuple[str, int]]:
     found: Amounts[tuple[str, int]] = Amounts()
     if not longer.any():
         return found
-    grown = {name: np.maximum(spent - np.median(spent), 0.0) for name, spent in steps.by_phase.items()}
+    grown = {name: np.maximum(spent - median(spent), 0.0) for name, spent in steps.by_phase.items()}
     together = sum(grown.values(), np.zeros(len(longer)))
     for number in np.flatnonzero(longer).tolist():
         for name, spent in grown.items():

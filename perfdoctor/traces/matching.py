@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.timeline.quantiles import median
+from perfdoctor.timeline.quantiles import median, robust_deviation
 from perfdoctor.traces.collectives import Collectives, on_any_stream
 from perfdoctor.traces.communicators import match_by_stream
 from perfdoctor.traces.intervals import Floats, Int64s
@@ -181,9 +181,6 @@ def _split_apart(
     return [part for part in parts if len(part) > 1]
 
 
-# The median absolute deviation of normally distributed values, to their standard deviation.
-_TO_DEVIATION = 1.4826
-
 # A collective: index of the rank to the row in its table.
 MatchedCollective = Mapping[int, int]
 
@@ -216,8 +213,7 @@ def align_clocks(ranks: Sequence[Collectives], shared: Sequence[MatchedCollectiv
             clocks[max(left, key=lambda rank: (attended[rank], -rank))] = RankClock(0.0, 0.0)
             continue
         for rank, offsets in compared.items():
-            offset = median(offsets)
-            clocks[rank] = RankClock(offset, _TO_DEVIATION * median(np.abs(np.array(offsets) - offset)))
+            clocks[rank] = RankClock(median(offsets), robust_deviation(offsets))
     return clocks
 
 

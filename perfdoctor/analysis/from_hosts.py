@@ -33,7 +33,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.clock import NS_PER_S, seconds
-from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.recording.other_clock import ClockOffset, on_other_clock
 from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case
@@ -65,7 +65,7 @@ class _WatchedHost:
     steps: Mapping[int, dict[str, Any]]
 
 
-@collector_paused()
+@gc_paused()
 def examine_hosts(recordings: Sequence[Recording]) -> Diagnosis:
     """Makes the diagnosis of a job that was watched on several hosts.
 

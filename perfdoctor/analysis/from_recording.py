@@ -23,7 +23,7 @@ from perfdoctor.diagnosis import TRACED, Diagnosis
 from perfdoctor.messages import say
 from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.series import chart_series
-from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen
 from perfdoctor.rules.case import Case, Trainer
@@ -33,7 +33,7 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import counted_ranks, missing_ranks
 
 
-@collector_paused()
+@gc_paused()
 def examine(recording: Recording) -> Diagnosis:
     """Makes the diagnosis.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
-from perfdoctor.analysis.host import HostSummary, renumbered
+from perfdoctor.analysis.host_summary import HostSummary, renumbered
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say

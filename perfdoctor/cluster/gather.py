@@ -1,4 +1,4 @@
-"""All files of a job to what remains of them, whatever becomes of single ones."""
+"""All files of a job to their summaries, whatever becomes of single ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfdoctor.cluster.condensing import summarise
 from perfdoctor.cluster.fan_out import Engine, fan_out
 from perfdoctor.cluster.files import File
-from perfdoctor.cluster.kept import Kept
 from perfdoctor.cluster.packing import Damaged, Shared, unpack
+from perfdoctor.cluster.summarise import summarise
+from perfdoctor.cluster.summary_cache import SummaryCache
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
@@ -54,7 +54,7 @@ class Gathered:
         ]
 
 
-def gather(files: Sequence[File], engine: Engine, kept: Kept | None, progress: Progress) -> Gathered:
+def gather(files: Sequence[File], engine: Engine, cache: SummaryCache | None, progress: Progress) -> Gathered:
     """Summarises files, but for those of which a summary is kept.
 
     Raises:
@@ -63,7 +63,7 @@ def gather(files: Sequence[File], engine: Engine, kept: Kept | None, progress: P
     found: dict[File, Any] = {}
     gathered, shared = Gathered(), Shared()
     for file in files:
-        packed = kept.find(file) if kept else None
+        packed = cache.find(file) if cache else None
         if packed is not None and (summary := _unpacked(packed, shared)) is not None:
             found[file] = summary
     gathered.known = len(found)
@@ -75,8 +75,8 @@ def gather(files: Sequence[File], engine: Engine, kept: Kept | None, progress: P
             gathered.leave_out(done.item, done.why or "its summary did not arrive whole")
         else:
             found[done.item] = summary
-            if kept and done.result:
-                kept.keep(done.item, done.result)
+            if cache and done.result:
+                cache.keep(done.item, done.result)
         progress(count)
     if not found:
         name, why = gathered.left_out[0]

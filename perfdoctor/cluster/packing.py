@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.activities import Activities
 from perfdoctor.diagnosis import Evidence, NotExamined

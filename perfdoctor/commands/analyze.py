@@ -21,14 +21,14 @@ from perfdoctor.commands.progress import progress_bar
 from perfdoctor.diagnosis import Diagnosis, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
-from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 if TYPE_CHECKING:
     from perfdoctor.cluster.fan_out import Engine
     from perfdoctor.cluster.files import File, Kind
     from perfdoctor.cluster.gather import Gathered
-    from perfdoctor.cluster.kept import Kept
+    from perfdoctor.cluster.summary_cache import SummaryCache
 
 _TABLES = (".parquet", ".csv")
 # So many files are read one after the other, each as a whole; more are summarised by many processes.
@@ -48,7 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scheduler", metavar="ADDRESS", help="read the files on the Dask cluster of this scheduler")
     parser.add_argument(
-        "--summaries", type=Path, metavar="FILE.sqlite", help="where it is kept what was read (default: in the cache)"
+        "--summaries",
+        type=Path,
+        metavar="FILE.sqlite",
+        help="file that caches what was read (default: in ~/.cache)",
     )
     add_output_arguments(parser)
 
@@ -73,7 +76,7 @@ def diagnose(paths: Sequence[str | Path], *, scheduler: str | None = None, summa
     Args:
         paths: traces of its ranks, recordings of its hosts, and folders or URLs of such; or one table.
         scheduler: address of a Dask scheduler, whose workers read the files; None for processes of this machine.
-        summaries: where it is kept what was read; None for the usual place.
+        summaries: the file that caches what was read; None for the default one.
 
     Raises:
         PerfDoctorError: they cannot be read, or are not of one run.
@@ -116,7 +119,7 @@ def _diagnose_files(addresses: list[str], scheduler: str | None, summaries: Path
         except PerfDoctorError as error:  # then they are compared without one
             apart.append(NotExamined("clock", str(error), error.next_move))
     gathered = _gather(files, scheduler, summaries)
-    with collector_paused():  # it would walk through the summaries of thousands of ranks
+    with gc_paused():  # it would walk through the summaries of thousands of ranks
         diagnosis = _diagnose_summaries(gathered, files[0].kind)
     return replace(diagnosis, not_examined=(*gathered.not_examined(), *apart, *diagnosis.not_examined))
 
@@ -131,7 +134,7 @@ def _diagnose_traces(files: Sequence[File]) -> Diagnosis:
     from perfdoctor.analysis.from_traces import diagnose_traces
     from perfdoctor.traces.reader import read_trace
 
-    with collector_paused():
+    with gc_paused():
         return diagnose_traces(read_trace(Path(file.address)) for file in files)
 
 
@@ -168,7 +171,7 @@ def _diagnose_on_one_clock(files: Sequence[File]) -> Diagnosis:
 
 
 def _diagnose_summaries(gathered: Gathered, kind: Kind) -> Diagnosis:
-    from perfdoctor.analysis.from_many_hosts import diagnose_hosts
+    from perfdoctor.analysis.from_host_summaries import diagnose_hosts
     from perfdoctor.analysis.from_traces import diagnose_ranks
 
     return diagnose_ranks(gathered.summaries) if kind == "trace" else diagnose_hosts(gathered.summaries)
@@ -190,23 +193,23 @@ def _gather(files: Sequence[File], scheduler: str | None, summaries: Path | None
         show(completed=files_done, description=f"reading files, {files_done} of {len(files)} done")
 
     with ExitStack() as stack:
-        kept, engine = stack.enter_context(_kept(summaries)), _engine(files, scheduler, stack)
+        cache, engine = stack.enter_context(_cache(summaries)), _engine(files, scheduler, stack)
         show = stack.enter_context(progress_bar("reading files", len(files)))
         try:
-            return gather(files, engine, kept, count)
+            return gather(files, engine, cache, count)
         except KeyboardInterrupt:
-            hint = "Repeat the command: it goes on where it was." if kept.usable else ""
+            hint = "Repeat the command: it goes on where it was." if cache.usable else ""
             raise PerfDoctorError(f"Interrupted after {done} of {len(files)} files.", hint=hint) from None
 
 
-def _kept(summaries: Path | None) -> Kept:
-    """Where summaries are kept; that the usual place takes none only costs time."""
-    from perfdoctor.cluster.kept import Kept, usual_place
+def _cache(summaries: Path | None) -> SummaryCache:
+    """The cache of summaries; where the default file cannot be used, that only costs time."""
+    from perfdoctor.cluster.summary_cache import SummaryCache, default_path
 
     def tell(error: PerfDoctorError) -> None:
         print(f"perfdoctor: {error}", file=sys.stderr)
 
-    return Kept(usual_place(), tell) if summaries is None else Kept(summaries)
+    return SummaryCache(default_path(), tell) if summaries is None else SummaryCache(summaries)
 
 
 def _engine(files: Sequence[File], scheduler: str | None, stack: ExitStack) -> Engine:

@@ -11,8 +11,8 @@ import msgspec
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
-from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.file_format import is_recording
+from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.decode import Pieces, TraceDocument, TraceFile
 from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
@@ -47,7 +47,7 @@ def read_trace(path: Path) -> Trace:
     file = TraceFile(path)
     pieces = Pieces(file)
     columns = Columns()
-    with collector_paused():
+    with gc_paused():
         for events in pieces:
             columns.add(events)
             del events  # before the next piece is decoded, which then takes the same memory, while the cache holds it

@@ -12,7 +12,7 @@ import pytest
 
 from perfdoctor.cluster.files import File, find_files
 from perfdoctor.cluster.gather import Gathered, gather
-from perfdoctor.cluster.kept import Kept
+from perfdoctor.cluster.summary_cache import SummaryCache
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.wording import worded
 from tests.builders.rank_traces import MadeJob
@@ -48,7 +48,7 @@ def read(files: list[File], place: Path) -> tuple[Gathered, list[int], bool]:
     """What was gathered, the progress that was told, and whether anything had to be read."""
     told: list[int] = []
     threads = Threads()
-    with Kept(place) as kept:
+    with SummaryCache(place) as kept:
         found = gather(files, threads, kept, told.append)
     return found, told, bool(threads.opened)
 
@@ -71,7 +71,7 @@ def test_a_file_that_changed_is_read_again(files: list[File], tmp_path: Path) ->
 
 def test_another_version_reads_all_again(files: list[File], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read(files, tmp_path / "kept.sqlite")
-    monkeypatch.setattr("perfdoctor.cluster.kept.__version__", "9.9")
+    monkeypatch.setattr("perfdoctor.cluster.summary_cache.__version__", "9.9")
     assert read(files, tmp_path / "kept.sqlite")[0].known == 0
 
 
@@ -99,13 +99,13 @@ def test_where_nothing_can_be_read_that_is_the_error(tmp_path: Path) -> None:
 def test_a_place_that_takes_no_summaries_is_said(tmp_path: Path) -> None:
     (tmp_path / "kept.sqlite").write_text("something else" * 100)
     with pytest.raises(PerfDoctorError, match="cannot be kept in") as caught:
-        Kept(tmp_path / "kept.sqlite")
+        SummaryCache(tmp_path / "kept.sqlite")
     assert "--summaries" in caught.value.hint
 
 
 def test_two_may_keep_their_summaries_in_one_place_at_the_same_time(files: list[File], tmp_path: Path) -> None:
     place = tmp_path / "kept.sqlite"
-    with Kept(place) as one, Kept(place) as other:
+    with SummaryCache(place) as one, SummaryCache(place) as other:
         one.keep(files[0], b"first")
         other.keep(files[1], b"second")
         assert (one.find(files[1]), other.find(files[0])) == (b"second", b"first")
@@ -114,7 +114,7 @@ def test_two_may_keep_their_summaries_in_one_place_at_the_same_time(files: list[
 def test_a_place_that_nobody_named_is_given_up_with_a_line(files: list[File], tmp_path: Path) -> None:
     place = tmp_path / "kept.sqlite"
     told: list[PerfDoctorError] = []
-    with Kept(place, told.append) as kept:
+    with SummaryCache(place, told.append) as kept:
         kept.keep(files[0], b"summary")
         with closing(sqlite3.connect(place)) as db:
             db.execute("DROP TABLE summaries")

@@ -14,7 +14,7 @@ from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import on_hosts
 from perfdoctor.analysis.crowd import MANY, describe_crowd
 from perfdoctor.analysis.from_recording import describe_rank
-from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.analysis.one_job import each_rank_once
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.many_hosts import charge_late_rank

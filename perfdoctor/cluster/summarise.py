@@ -1,4 +1,4 @@
-"""One file to what remains of it: a function of its address, which runs in any process, on any machine.
+"""One file to its summary: a function of its address, which runs in any process, on any machine.
 
 That is a rank in at most 10 KB: what the merging of ranks needs, to the microsecond, and the names that take most time.
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.cluster.files import File
 from perfdoctor.cluster.packing import pack
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.messages import say
-from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.recording.remote import at_hand
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.call_sites import NOT_SEEN, CallSites
@@ -59,12 +59,12 @@ def _of_trace(path: Path) -> bytes:
     from perfdoctor.traces.rank import summarize
     from perfdoctor.traces.reader import read_trace
 
-    with collector_paused():
+    with gc_paused():
         return condense(summarize(read_trace(path)))
 
 
 def _of_recording(path: Path) -> bytes:
-    from perfdoctor.analysis.from_one_host import summarise_recording
+    from perfdoctor.analysis.summarise_recording import summarise_recording
     from perfdoctor.recording.reader import Recording
 
     with Recording.open(path) as recording:

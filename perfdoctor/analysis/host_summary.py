@@ -1,4 +1,4 @@
-"""What remains of the recording of one host: little enough to hold those of thousands at once."""
+"""What is kept of the recording of one host: little enough to hold those of thousands at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was summarised before, in one SQLite file: an analysis that was interrupted goes on where it was."""
+"""Summaries of files that were read before, in one SQLite file: an interrupted analysis goes on where it was."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TABLE = """
 """
 
 
-def usual_place() -> Path:
+def default_path() -> Path:
     """Where it lies if the user names no file: in the cache folder of the XDG base directories."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "perfdoctor" / "summaries.sqlite"
 
 
-class Kept:
+class SummaryCache:
     """Summaries of files, by address, size and time of change, and by perfdoctor's version.
 
     Args:
@@ -55,7 +55,7 @@ class Kept:
         except (OSError, sqlite3.Error) as error:
             self._give_up(error)
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> SummaryCache:
         return self
 
     def __exit__(

@@ -1,15 +1,15 @@
-"""From the recording of one host to what remains of it."""
+"""From the recording of one host to its summary."""
 
 from __future__ import annotations
 
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
 from perfdoctor.analysis.from_recording import step_summaries
-from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.analysis.profiled import account_for
 from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.account import Account
 from perfdoctor.knowledge.launchers import MEETING, meets_here, run_of
-from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.stuck.follow import find_still
 from perfdoctor.timeline.amounts import sum_by_place
@@ -20,7 +20,7 @@ from perfdoctor.timeline.processes import exchanging, variables_of
 _SLICES = 20
 
 
-@collector_paused()
+@gc_paused()
 def summarise_recording(recording: Recording) -> HostSummary:
     """Accounts for a recording, and keeps what the diagnosis of a job on several hosts needs of it.
 

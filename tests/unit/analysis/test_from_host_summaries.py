@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perfdoctor.__main__ import main
-from perfdoctor.analysis.from_many_hosts import diagnose_hosts
-from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.from_host_summaries import diagnose_hosts
+from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.analysis.one_job import NotOneJobError, Part
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis

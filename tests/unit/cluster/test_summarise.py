@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from perfdoctor.analysis.from_traces import diagnose_ranks
-from perfdoctor.cluster.condensing import MOST_BYTES, condense
 from perfdoctor.cluster.packing import Damaged, pack, unpack
+from perfdoctor.cluster.summarise import MOST_BYTES, condense
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.rank import Rank, summarize

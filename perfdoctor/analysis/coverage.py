@@ -17,7 +17,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import THINNED, Event, Unavailable
 from perfdoctor.results.stuck import Stuck
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.verdict import knows_such_gpus
+from perfdoctor.rules.verdict import gpu_use_is_read, knows_such_gpus
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -70,13 +70,12 @@ def _on(hosts: Sequence[str], item: NotExamined) -> NotExamined:
 
 def _of_gpus(job: JobTimeline, case: Case) -> list[NotExamined]:
     """What samples do not show of a GPU, and what could not be read of it."""
-    on_gpu = [trainer.pid for trainer in job.processes.trainers if job.gpus.used_by(trainer.pid)]
-    if not on_gpu:
+    if not any(job.gpus.used_by(trainer.pid) for trainer in job.processes.trainers):
         return []
-    read = {gpu for gpu, name in job.recording.series if name == "busy_fraction"}
-    unread = any(not read.intersection(job.gpus.of(pid)) for pid in on_gpu)
-    busy = [NotExamined("gpu", say("coverage.gpu_use_unread"), _TRACE_IT)] if unread else []
-    return [NotExamined("gpu", say("coverage.gpu_untraced", tried=knows_such_gpus(case)), _TRACE_IT), *busy]
+    found = [NotExamined("gpu", say("coverage.gpu_untraced", tried=knows_such_gpus(case)), _TRACE_IT)]
+    if not gpu_use_is_read(case):
+        found.append(NotExamined("gpu", say("coverage.gpu_use_unread"), _TRACE_IT))
+    return found
 
 
 def _unavailable(job: JobTimeline) -> list[NotExamined]:

@@ -139,7 +139,7 @@ def most_confidence(case: Case, cause: str, level: str) -> float:
         level: what the accounts rest on.
     """
     if level != TRACED and case.uses_gpu:
-        if cause in _OF_GPU_TIME and not _gpu_use_read(case):
+        if cause in _OF_GPU_TIME and not gpu_use_is_read(case):
             return thresholds.CONFIDENCE_GPU_UNREAD
         return thresholds.CONFIDENCE_GPU_TRIED if knows_such_gpus(case) else thresholds.CONFIDENCE_GPU_OUTSIDE
     if level == OUTSIDE:
@@ -149,10 +149,11 @@ def most_confidence(case: Case, cause: str, level: str) -> float:
 
 def knows_such_gpus(case: Case) -> bool:
     """Whether a job was watched from outside as others were on a GPU of its generation, with its use read."""
-    return _gpu_use_read(case) and hardware.tried_from_outside(case.setting("compute_capability"))
+    return gpu_use_is_read(case) and hardware.tried_from_outside(case.setting("compute_capability"))
 
 
-def _gpu_use_read(case: Case) -> bool:
+def gpu_use_is_read(case: Case) -> bool:
+    """Whether the driver said how busy the job's GPUs were."""
     return case.number("gpu_busy") is not None
 
 

@@ -5,12 +5,12 @@ from statistics import fmean
 
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Advice, advise
-from perfdoctor.knowledge import environment, thresholds
-from perfdoctor.knowledge.launchers import number_of
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.transport import has_several_hosts, mend_transport, ranks_of_host, started_ranks, world_size
 
 
 def use_fewer_channels(case: Case) -> Iterator[Advice]:
@@ -105,7 +105,7 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
 def _exchange_seldom(case: Case) -> Advice:
     return _exchange_once(case) or advise(
         "communication.exchange_seldom",
-        world=world(case),
+        world=world_size(case),
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
@@ -158,42 +158,12 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     yield advise("communication.fewer_metrics")
 
 
-def mend_transport(case: Case) -> Iterator[Advice]:
-    """Settings of the transport that are in the way."""
-    for name in environment.NCCL_DETOURS:
-        if case.switched_on(name):
-            yield advise("transport.no_detour", name=name, value=case.variable(name))
-    several_hosts = has_several_hosts(case)
-    for name in environment.INTERFACE:
-        if case.variable(name) == environment.LOOPBACK and several_hosts:
-            yield advise("transport.fast_interface", name=name)
-    if several_hosts and _leaves_fabric_idle(case):
-        fabric, received = case.measured("fabric_received"), case.measured("received")
-        yield advise("transport.use_fabric", fabric=fabric, received=received)
-    for name in environment.NCCL_CHOICES:
-        if case.variable(name):
-            yield advise("transport.let_nccl_choose", name=name, value=case.variable(name))
-    if (case.variable(environment.NCCL_LOG) or "").upper() == environment.EVERY_CALL:
-        yield advise("transport.log_less")
-
-
 def _train_in_one_process(case: Case) -> Iterator[Advice]:
     """Ranks that share one host's cores need not exchange anything."""
-    ranks = world(case)
+    ranks = world_size(case)
     on_cores = not case.uses_gpu and case.settings.get("backend") != "nccl"
     if on_cores and _is_within_host(case) and len(case.trainers) == ranks > 1:
         yield advise("communication.one_process", world=ranks)
-
-
-def has_several_hosts(case: Case) -> bool:
-    """Whether the launcher has started ranks on other hosts, too."""
-    return (_started(case) or 0) > (ranks_of_host(case) or 0) > 0
-
-
-def _leaves_fabric_idle(case: Case) -> bool:
-    """Whether there are InfiniBand or RoCE ports, and what ranks exchange goes through other interfaces."""
-    fabric, received = case.number("fabric_received"), case.number("received")
-    return fabric is not None and received is not None and 0 <= fabric < thresholds.IDLE_FABRIC * received
 
 
 def _is_within_host(case: Case) -> bool:
@@ -209,44 +179,17 @@ def _spent_by_hand(case: Case) -> float:
     return fmean(spent) if spent else 0.0
 
 
-def world(case: Case) -> int:
-    """How many ranks the launcher started, or else how many are seen."""
-    return _started(case) or len(case.trainers)
-
-
-def _started(case: Case) -> int | None:
-    """How many ranks there are, as the launcher said."""
-    return _read_count(case, environment.RANKS) or _set_by_launcher(case, "world")
-
-
-def ranks_of_host(case: Case) -> int | None:
-    """How many of them its host has."""
-    return _read_count(case, environment.RANKS_OF_HOST) or _set_by_launcher(case, "here")
-
-
-def _set_by_launcher(case: Case, what: str) -> int | None:
-    """What a launcher that is not torch's own has set as the first trainer's number."""
-    number = number_of({name.removeprefix("env."): str(value) for name, value in case.settings.items()})
-    return None if number is None else getattr(number, what)
-
-
-def _read_count(case: Case, name: str) -> int | None:
-    """An environment variable of the job as a whole number; None if it is none."""
-    value = case.variable(name)
-    return int(value) if value is not None and value.isdigit() else None
-
-
 def _use_ddp(case: Case) -> Iterator[Advice]:
     yield advise("communication.no_data_parallel", gpus=case.number("gpus"))
 
 
 def _watch_all_ranks(case: Case) -> Iterator[Advice]:
     share, seen = case.share(UNOBSERVED_RANK), len(case.trainers)
-    yield advise("late_ranks.watch_all", share=share, seen=seen, world=world(case))
+    yield advise("late_ranks.watch_all", share=share, seen=seen, world=world_size(case))
 
 
 def _all_are_watched(case: Case) -> bool:
-    return len(case.trainers) > 1 and len(case.trainers) == _started(case)
+    return len(case.trainers) > 1 and len(case.trainers) == started_ranks(case)
 
 
 def _find_late_rank(case: Case) -> Iterator[Advice]:

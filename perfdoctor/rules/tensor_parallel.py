@@ -7,8 +7,8 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge.libraries import TENSOR
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.communication import has_several_hosts, mend_transport, ranks_of_host, world
 from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.transport import has_several_hosts, mend_transport, ranks_of_host, world_size
 
 
 def _shares_layers(case: Case) -> bool:
@@ -31,7 +31,7 @@ def _share_otherwise(case: Case) -> Iterator[Advice]:
     if has_several_hosts(case):
         yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
     else:
-        yield advise("tensor_parallel.smaller_groups", world=world(case))
+        yield advise("tensor_parallel.smaller_groups", world=world_size(case))
 
 
 TENSOR_PARALLEL_RULES = (

@@ -11,9 +11,7 @@ from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
 from perfdoctor.analysis.method import how_made
-from perfdoctor.analysis.own_code import (
-    in_own_code,
-)
+from perfdoctor.analysis.own_code import in_own_code
 from perfdoctor.analysis.own_cost import own_cost
 from perfdoctor.analysis.profiled import account_for
 from perfdoctor.analysis.recorded_case import gather_case

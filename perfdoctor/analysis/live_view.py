@@ -93,7 +93,7 @@ def _examined(job: JobTimeline) -> Examined:
     return Examined(examine_job(job, drawn=False), job.stacks.code_seen(), frozenset(job.steps), job.span)
 
 
-def look(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> View:
+def view_at(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> View:
     """The view of a recording at an instant.
 
     Args:

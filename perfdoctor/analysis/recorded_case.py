@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.analysis.build import describe_trainer
-from perfdoctor.analysis.own_code import (
+from perfdoctor.analysis.own_lines import (
     called_by_job,
     done_afterwards,
     drawn_before,

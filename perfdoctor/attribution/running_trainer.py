@@ -14,8 +14,8 @@ from perfdoctor.attribution.share import (
     Share,
     Shares,
     arithmetic,
+    at_location,
     at_their_lines,
-    by_place,
     line_of_holder,
     running,
     scaled,
@@ -48,7 +48,7 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
     if location.detail == PREPARES:
         causes = with_objects(causes, habits.taking_apart)
-    causes = Amounts.summed({by_place(cause, location): weight} for cause, weight in causes.items())
+    causes = Amounts.summed({at_location(cause, location): weight} for cause, weight in causes.items())
     in_step = location.phase in TRAINING_PHASES
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
     shares = [share for share in shares if share.cause not in queued] + at_their_lines(

@@ -73,8 +73,8 @@ def unattributed(location: CodeLocation) -> Shares:
     return all_of(UNATTRIBUTED, location)
 
 
-def by_place(cause: str, location: CodeLocation) -> str:
-    """What waiting for the device counts for at a location: in front of the model's call its input is copied."""
+def at_location(cause: str, location: CodeLocation) -> str:
+    """What a cause counts for at a location: in front of the model's call, waits for the device are for its input."""
     with_input = location.detail == PREPARES or location.phase == "transfer"
     return INPUT_WAIT if cause in (DEVICE_WAIT, IN_DRIVER) and with_input else cause
 

@@ -20,8 +20,8 @@ from perfdoctor.attribution.share import (
     Shares,
     all_of,
     arithmetic,
+    at_location,
     blocked_cause,
-    by_place,
     line_of_holder,
     running,
     scaled,
@@ -139,7 +139,7 @@ def _in_driver(classifier: TrainerClassifier, seen: Observation) -> Shares | Non
         return None
     allocates = classifier.context.habits[seen.pid].allocates
     waits = seen.target.startswith(WAITED_ON) or not (allocates or seen.is_blocked)
-    return all_of(by_place(DEVICE_WAIT, seen.location) if waits else MEMORY_PRESSURE, seen.location)
+    return all_of(at_location(DEVICE_WAIT, seen.location) if waits else MEMORY_PRESSURE, seen.location)
 
 
 def _compiling(_: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -214,7 +214,7 @@ def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | No
         return None
     if _waits_awake(classifier.context, seen) and seen.syscall == "futex":
         return input_wait(classifier.context, seen.process, seen.time_ns)
-    return all_of(by_place(DEVICE_WAIT, location), location)
+    return all_of(at_location(DEVICE_WAIT, location), location)
 
 
 def _waits_awake(context: Context, seen: Observation) -> bool:

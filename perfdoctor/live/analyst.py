@@ -30,7 +30,7 @@ _POLL_S = 0.1
 
 
 class Maker(Protocol[M_co]):
-    """Makes what is asked for of a recording at an instant, as ``perfdoctor.analysis.live_view.look`` makes a view."""
+    """Makes something of a recording at an instant, as ``perfdoctor.analysis.live_view.view_at`` makes a view."""
 
     def __call__(self, follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> M_co:
         """Makes it."""

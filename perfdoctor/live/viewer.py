@@ -49,9 +49,9 @@ def show(path: Path, *, beside_recorder: bool = False, wanted: Callable[[], bool
 
 
 def _view(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> View:
-    from perfdoctor.analysis.live_view import look  # loads numpy
+    from perfdoctor.analysis.live_view import view_at  # loads numpy
 
-    return look(follower, at_ns, examined, live=live)
+    return view_at(follower, at_ns, examined, live=live)
 
 
 def _show(terminal: Terminal, analyst: Analyst[View], wanted: Callable[[], bool]) -> None:

@@ -122,7 +122,7 @@ def when_done(stacks: Stacks, rounds: Sequence[SourceRounds], what: Callable[[Co
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulation:
+class AccumulatingLoop:
     """How a loop accumulates the gradients of one update.
 
     Attributes:
@@ -134,9 +134,9 @@ class Accumulation:
     when: str
 
 
-def accumulates(
+def accumulating_loop(
     stacks: Stacks, loops: Iterable[SourceLoop], rounds: Iterable[SourceRounds] = ()
-) -> Accumulation | None:
+) -> AccumulatingLoop | None:
     """Where several backward passes make one update; None where that is nowhere.
 
     The optimizer steps in the same function: behind the loop, or in every n-th of its rounds only.
@@ -156,13 +156,13 @@ def accumulates(
     for loop in sorted(loops):
         lines = lines_of([loop])
         if (inside := _within(passes, lines)) and not _within(updates, lines):
-            return Accumulation(_place(loop.file, loop.line, inside), "")
+            return AccumulatingLoop(_place(loop.file, loop.line, inside), "")
     for some in sorted(rounds):
         every = {(some.file, line) for line in range(some.loop_line, some.loop_last_line + 1)}
         lines = lines_of([some])
         inside, at_times = _within(passes, every), _within(updates, every)
         if inside and at_times and not _within(inside, lines) and at_times == _within(at_times, lines):
-            return Accumulation(_place(some.file, some.loop_line, inside), some.when)
+            return AccumulatingLoop(_place(some.file, some.loop_line, inside), some.when)
     return None
 
 

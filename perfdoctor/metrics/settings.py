@@ -83,7 +83,7 @@ from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_source import Accumulation, accumulates, made_of_state, unused_pass, when_done
+from perfdoctor.metrics.own_source import AccumulatingLoop, accumulating_loop, made_of_state, unused_pass, when_done
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.code_location import CodeLocation
@@ -177,12 +177,12 @@ def _exchanges_activations(stacks: Stacks) -> bool:
     return whole > 0 and 2 * forward >= thresholds.MOSTLY * whole
 
 
-def _exchanges_again(job: JobTimeline, found: Settings) -> Accumulation | None:
+def _exchanges_again(job: JobTimeline, found: Settings) -> AccumulatingLoop | None:
     """Where the job accumulates gradients which ranks share, if no call keeps its passes from exchanging."""
     held_back = any(call.callee in HOLDS_BACK for call in job.source_calls)
     if held_back or "loop" in found or found.get("parallel") not in (DDP, FSDP, FULLY_SHARD):
         return None
-    return accumulates(job.stacks, job.source_loops, job.source_rounds)
+    return accumulating_loop(job.stacks, job.source_loops, job.source_rounds)
 
 
 def _said_in_source(calls: Sequence[SourceCall]) -> Settings:

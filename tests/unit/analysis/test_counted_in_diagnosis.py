@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.analysis.from_recording import examine
-from perfdoctor.analysis.live_view import Examined, look
+from perfdoctor.analysis.live_view import Examined, view_at
 from perfdoctor.diagnosis import BACKWARD_PASSES, OPTIMIZER_STEPS, OUTSIDE, Diagnosis
 from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.schema import BACKWARD_CALL, OPTIMIZER_CALL, CountedCall, Sample
@@ -77,6 +77,6 @@ def test_the_live_view_counts_steps_and_no_passes(tmp_path: Path) -> None:
         path = jobs.write(tmp_path / f"{len(what)}", [*watched(), *counted(*what)])
         follower = Follower(path)
         follower.read_on()
-        (process,) = look(follower, follower.newest_ns, Examined(), live=False).processes
+        (process,) = view_at(follower, follower.newest_ns, Examined(), live=False).processes
         follower.close()
         assert process.steps == rate

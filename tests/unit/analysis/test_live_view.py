@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.analysis.live_view import Examined, examine_span, examine_whole, look, span_to_examine
+from perfdoctor.analysis.live_view import Examined, examine_span, examine_whole, span_to_examine, view_at
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.reader import Recording
@@ -31,7 +31,7 @@ def followed(path: Path) -> Iterator[Follower]:
 def seen(path: Path, at_s: float | None = None, examined: Examined | None = None, *, live: bool = True) -> View:
     with followed(path) as follower:
         at_ns = follower.newest_ns if at_s is None else follower.start_ns + int(at_s * NS_PER_S)
-        return look(follower, at_ns, examined or Examined(), live=live)
+        return view_at(follower, at_ns, examined or Examined(), live=live)
 
 
 def recording(name: str, folder: Path) -> Path:
@@ -106,7 +106,7 @@ def test_so_far_the_verdict_is_mostly_the_later_one(name: str, tmp_path: Path) -
     with followed(path) as follower:
         middle_ns = (follower.start_ns + follower.newest_ns) // 2
         diagnosis = examine_span(follower, (follower.start_ns, middle_ns)).diagnosis
-        view = look(follower, middle_ns, examine_span(follower, (follower.start_ns, middle_ns)), live=True)
+        view = view_at(follower, middle_ns, examine_span(follower, (follower.start_ns, middle_ns)), live=True)
     assert diagnosis is not None
     assert diagnosis.verdict.cause == corpus.load(name)["diagnosis"]["verdict"]["cause"]
     assert sum(part.share for part in diagnosis.breakdown) == pytest.approx(1.0, abs=0.001)
@@ -138,7 +138,7 @@ def test_an_instance_of_a_partitioned_gpu_has_the_clocks_and_limits_of_the_whole
 def test_the_first_diagnosis_waits_for_stacks(tmp_path: Path) -> None:
     with followed(write(tmp_path / "a", job(*readings("host", "x", *range(4))))) as follower:  # type: ignore[arg-type]
         assert span_to_examine(follower, at(3.0)) is None
-        assert [worded(text)[:23] for text in look(follower, at(3.0), Examined(), live=True).missing] == [
+        assert [worded(text)[:23] for text in view_at(follower, at(3.0), Examined(), live=True).missing] == [
             "The first Python stacks",
             "Watched for 3 s; a verd",
         ]
@@ -168,17 +168,17 @@ def test_a_diagnosis_ends_where_stacks_do(tmp_path: Path) -> None:
 
 def test_functions_without_names_yet_are_said_to_be_missing(tmp_path: Path) -> None:
     with followed(write(tmp_path / "a", job(*code(7, "libtorch.so", "", 99)))) as follower:  # type: ignore[arg-type]
-        texts = [worded(text) for text in look(follower, at(9.9), Examined(), live=True).missing]
+        texts = [worded(text) for text in view_at(follower, at(9.9), Examined(), live=True).missing]
     assert any("get their names when you quit" in text for text in texts)
 
 
 def test_a_recorder_that_has_gone_is_noticed_and_one_that_has_ended_is_not(tmp_path: Path) -> None:
     with followed(write(tmp_path / "a", readings("host", "x", 1.0))) as follower:
-        assert look(follower, at(0.0), Examined(), live=True).silent_s == 0.0
+        assert view_at(follower, at(0.0), Examined(), live=True).silent_s == 0.0
         follower.grown_ns -= 60 * NS_PER_S
-        assert look(follower, at(0.0), Examined(), live=True).silent_s > 50
+        assert view_at(follower, at(0.0), Examined(), live=True).silent_s > 50
     with RecordingWriter(tmp_path / "b", {"start_ns": str(START)}) as writer:
         writer.add([Event(at(1), "stopped", "duration")])
     with followed(tmp_path / "b") as follower:
         follower.grown_ns -= 60 * NS_PER_S
-        assert look(follower, at(0.0), Examined(), live=False).silent_s == 0.0
+        assert view_at(follower, at(0.0), Examined(), live=False).silent_s == 0.0

@@ -90,7 +90,7 @@ CAUSES: dict[str, Cause] = {
         Cause(GIL_CONTENTION, "waiting for the GIL", minimum=thresholds.MIN_GIL_CONTENTION),
         Cause(GARBAGE_COLLECTION, "garbage collection (GC)"),
         Cause(CONTENTION, "more runnable threads than cores", generic=True, minimum=thresholds.MIN_CONTENTION),
-        Cause(THROTTLED, "the control group's CPU quota"),
+        Cause(THROTTLED, "throttling by the control group's CPU quota"),
         Cause(STARTUP, "one-off work at the job's start", minimum=thresholds.WARMING_UP),
         Cause(EVALUATION, "passes without gradients (evaluation)", minimum=thresholds.MIN_EVALUATION),
         Cause(MODEL_COMPUTE, "the model's arithmetic on the CPU", healthy=True),

@@ -148,7 +148,7 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
         lines.append(Line(number, brief(worded(one.name)), _range(least, most), path))
     listed = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
     said = label("named", name=title, value=listed)
-    axis = brief(label("unit", unit=unit))
+    axis = brief(label("unit", unit=unit, one=False))
     return Chart(title, axis, bottom, top, said, tuple(lines), len(group) - len(drawn))
 
 

@@ -20,7 +20,7 @@ _COSTS = {
     "trace_stopped_s": "stopped for it_s",
     "trace_held_s": "waited for the profiler_s",
 }
-_FACTS = {"root_pid": "top process", "stopped": "watching ended"}
+_FACTS = {"root_pid": "top process", "stopped": "watching ended", "neighbour_cores": "cores kept busy by others"}
 _ENDS = {"duration": "when its time was up", "job ended": "with the job", "interrupted": "when it was interrupted"}
 # Environment variables that launchers set for themselves, and file systems without files on a disk or a server.
 _LAUNCHERS = (

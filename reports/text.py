@@ -119,7 +119,7 @@ def size(count: float) -> str:
     """Bytes with a decimal prefix, as disks, links and ``torch.cuda`` count, e.g. ``1.5 GB``."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if abs(count) < 1000:
-            return f"{number(count)} {label('unit', unit=unit)}"
+            return counted(number(count), unit)
         count /= 1000
     return f"{number(count)} TB"
 
@@ -136,13 +136,13 @@ def number(value: float) -> str:
 def quantity(value: float | Text | None, unit: str) -> str:
     """A measured value with its unit, as a person would write it. None is ``unknown``, never a zero."""
     if isinstance(value, (str, Message)):
-        return clean(f"{worded(value)} {label('unit', unit=unit)}")
+        return clean(counted(worded(value), unit))
     if value is None or not math.isfinite(value):
         return label("unknown")
     kind, slash, per = unit.strip().partition("/")
     kind = kind.lower()
     if kind.startswith("of "):  # a fraction of something: of the time, of the memory
-        return clean(f"{percent(value)} {label('unit', unit=unit)}")
+        return clean(counted(percent(value), unit))
     if kind in _FRACTIONS:
         written = percent(value)
     elif kind in _PERCENTS:
@@ -152,10 +152,13 @@ def quantity(value: float | Text | None, unit: str) -> str:
     elif kind in _BYTES:
         written = size(value * _BYTES[kind])
     else:
-        return clean(
-            f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {label('unit', unit=unit)}"
-        )
+        return clean(f"{number(value)}{unit}" if unit.startswith("/") else counted(number(value), unit))
     return clean(written + slash + per)
+
+
+def counted(amount: str, unit: str) -> str:
+    """A written number or text with its unit."""
+    return f"{amount} {label('unit', unit=unit, one=amount == '1')}"
 
 
 def fact(name: str, value: Any) -> tuple[str, str]:

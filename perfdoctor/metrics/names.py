@@ -48,17 +48,15 @@ _OF_TIME = "of the time"
 
 THREADS: dict[str, Metric] = {
     "trainer_running": Metric("trainer's main thread on a core", _OF_TIME, "threads"),
-    "helpers_at_once": Metric("helper processes that work at a time while a trainer waits", "processes", "threads"),
+    "helpers_at_once": Metric("helper processes at work while a trainer waits, on average", "processes", "threads"),
     "trainer_run_delay": Metric("trainer's main thread itself ready but without a core", _OF_TIME, "threads"),
     "trainer_switches": Metric("voluntary context switches of the trainer's main thread", "/s", "threads"),
     "trainer_major_faults": Metric("major page faults of the trainer's main thread", "/s", "threads"),
     "trainer_cores": Metric("cores kept busy by one trainer's threads", "cores", "threads"),
-    "worker_busy": Metric("loader workers not waiting for work", _OF_TIME, "threads"),
-    "workers_busy": Metric("loader workers of a trainer{} busy at a time", "workers", "threads"),
-    "busiest_worker": Metric("busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"),
-    "next_busiest_worker": Metric(
-        "next busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"
-    ),
+    "worker_busy": Metric("loader workers at work", _OF_TIME, "threads"),
+    "workers_busy": Metric("busy loader workers of a trainer{}, on average", "workers", "threads"),
+    "busiest_worker": Metric("busiest loader worker of a trainer{} at work", _OF_TIME, "threads"),
+    "next_busiest_worker": Metric("next busiest loader worker of a trainer{} at work", _OF_TIME, "threads"),
     "worker_cores": Metric("cores kept busy by all loader workers", "cores", "threads"),
     "worker_run_delay": Metric("loader workers ready but without a core", _OF_TIME, "threads"),
     "worker_starts": Metric("loader workers started", "/min", "processes"),
@@ -70,7 +68,7 @@ THREADS: dict[str, Metric] = {
     "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
     "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
     "own_clipping": Metric("trainer{} clipping its gradients or scaling them back", _OF_TIME, "stacks"),
-    "own_evaluating": Metric("trainer{} evaluating, with the batches for that", _OF_TIME, "stacks"),
+    "own_evaluating": Metric("trainer{} evaluating, fetching the batches for it included", _OF_TIME, "stacks"),
     "own_on_host": Metric("trainer{} computing on the CPU although it has a GPU", _OF_TIME, "code"),
     "own_beside": Metric("trainer{} computing below the model's passes, for no backward pass", _OF_TIME, "stacks"),
     "own_copying": Metric("trainer{} copying memory shared with forked processes", _OF_TIME, "threads"),
@@ -78,14 +76,14 @@ THREADS: dict[str, Metric] = {
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),
-    "drawn_before": Metric("preparation after something is drawn at random, another in each epoch", "of it", "stacks"),
+    "drawn_before": Metric("preparation that comes after a random draw, so differs in each epoch", "of it", "stacks"),
     "interpreter_code": Metric("Python's interpreter, within interpreter and dispatch", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),
     "double_unfolding": Metric("of that, laying windows of convolutions out for BLAS", "of it", "code"),
     "fresh_memory": Metric("trainer taking memory anew from the kernel, page by page", _OF_TIME, "threads"),
     "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
     "collected_by_hand": Metric("garbage collection at a line that does nothing else", "of it", "stacks"),
-    "runnable_threads": Metric("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
+    "runnable_threads": Metric("threads of the job on a core or queueing for one, on average", "threads", "threads"),
 }
 
 CORES: dict[str, Metric] = {
@@ -96,7 +94,7 @@ CORES: dict[str, Metric] = {
     "own_cores": Metric("cores kept busy by perfdoctor itself", "cores", "cpu"),
     "cpu_pressure": Metric("some task on the host waited for a core", _OF_TIME, "cpu"),
     "throttled_periods": Metric("quota periods in which the control group was stopped", "of periods", "cpu"),
-    "throttled_cores": Metric("stopped by the quota at a time", "cores", "cpu"),
+    "throttled_cores": Metric("cores withheld by the quota", "cores", "cpu"),
 }
 
 MEMORY: dict[str, Metric] = {
@@ -125,16 +123,16 @@ STORAGE: dict[str, Metric] = {
     "device_read": Metric("read from device {}", "MB/s", "io"),
     "device_written": Metric("written to device {}", "MB/s", "io"),
     "read_latency": Metric("time per read of device {}", "ms", "io"),
-    "read_limit_used": Metric("of the bytes that a control group may read from device {}", "of its limit", "io"),
-    "reads_limit_used": Metric("of the reads that a control group may ask device {} for", "of its limit", "io"),
-    "written_limit_used": Metric("of the bytes that a control group may write to device {}", "of its limit", "io"),
-    "writes_limit_used": Metric("of the writes that a control group may ask device {} for", "of its limit", "io"),
+    "read_limit_used": Metric("bytes that the control group reads from device {}", "of its limit", "io"),
+    "reads_limit_used": Metric("read requests of the control group to device {}", "of its limit", "io"),
+    "written_limit_used": Metric("bytes that the control group writes to device {}", "of its limit", "io"),
+    "writes_limit_used": Metric("write requests of the control group to device {}", "of its limit", "io"),
     "read_from_server": Metric("read from network file systems", "MB/s", "io"),
 }
 
 NETWORK: dict[str, Metric] = {
     "received": Metric("received over all network interfaces", "MB/s", "network"),
-    "loopback": Metric("of what was received came from this host itself", "of bytes", "network"),
+    "loopback": Metric("received from this host itself", "of bytes", "network"),
     "sent": Metric("sent over all network interfaces", "MB/s", "network"),
     "packets": Metric("packets received", "/s", "network"),
     "bytes_per_packet": Metric("average size of a packet", "bytes", "network"),
@@ -177,7 +175,7 @@ HEALTH: dict[str, Metric] = {
     "gpu_repairs_pending": Metric("repairs of GPU memory that wait for a reset or have failed", "repairs", "gpu"),
     "xid_errors": Metric("Xid errors{} of the GPUs while they were watched", "errors", "gpu"),
     "fabric_received": Metric("received over InfiniBand or RoCE", "MB/s", "network"),
-    "fabric_link": Metric("speed of {}, by that of another port of such an adapter", "of its speed", "network"),
+    "fabric_link": Metric("speed of {}, against another port of such an adapter", "of its speed", "network"),
     "fabric_errors": Metric("errors and packets sent again over InfiniBand or RoCE", "/s", "network"),
     "far_from_gpu": Metric("trainer's main thread runs on another NUMA node than its GPU's", _OF_TIME, "cpu"),
     "gpu_distance": Metric("distance of that node from the GPU's", "times the nearest", "cpu"),
@@ -186,9 +184,7 @@ HEALTH: dict[str, Metric] = {
     "stolen_share": Metric("taken away by the hypervisor", "of the CPU time", "cpu"),
     "memory_stalled": Metric("some task of the job's control group waited for memory", _OF_TIME, "memory"),
     "limit_hits": Metric("allocations that ran into the control group's memory limit", "/s", "memory"),
-    "read_again": Metric(
-        "of what was read, the control group had had it in memory shortly before", "of bytes", "memory"
-    ),
+    "read_again": Metric("read again although the control group had it in memory shortly before", "of bytes", "memory"),
     "reclaimed": Metric("memory taken from the job's control group to make room", "MB/s", "memory"),
     "compaction_stalls": Metric("allocations that waited until memory was moved together", "/s", "memory"),
 }
@@ -223,7 +219,7 @@ TRACE: dict[str, Metric] = {
     "traced_hidden": Metric("collectives behind other work of the GPU", _OF_TIME, "trace"),
     "traced_beside": Metric("taken by kernels beside a collective", "times as long as by the same ones alone", "trace"),
     "traced_lengthened": Metric("kernels slowed down by collectives beside them, at least", _OF_TIME, "trace"),
-    "traced_lengthened_step": Metric("of each step, by which kernels take longer beside collectives", "ms", "trace"),
+    "traced_lengthened_step": Metric("added to kernels by collectives beside them, per step", "ms", "trace"),
     "traced_behind": Metric("taken by collectives behind kernels", "times as long as by the same ones alone", "trace"),
     "traced_held_up": Metric("exposed transfer that the same collectives would not take alone", _OF_TIME, "trace"),
     "traced_bus_alone": Metric("bus bandwidth of the collective that takes most, when alone", "GB/s", "trace"),

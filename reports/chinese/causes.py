@@ -127,7 +127,7 @@ EXPLAINED = {
         refuted="这样做之后排队延迟仍在。",
     ),
     causes.THROTTLED: Explanation(
-        title="cgroup 的 CPU 配额",
+        title="cgroup CPU 配额的限流",
         goes="里作业被 cgroup 的 CPU 配额停住",
         means="cgroup 的 CPU 配额用完了，作业停到下一个周期。",
         looks_like=(

@@ -72,7 +72,9 @@ _DATA = {
     "with the names of the job's unit and of its device; Docker: docker run without {}": (
         "换成作业所在单元和设备的名字；Docker：docker run 时去掉 {}"
     ),
-    "once, where they are made; so targets that are no classes": "只做一次，在创建它们的地方；不是类别的目标也一样",
+    "once, where they are made; targets too, unless they are class indices": (
+        "只做一次，在创建它们的地方；不是类别的目标也一样"
+    ),
     "the tokens of one text": "一段文本的 token",
     "before the optimizer is made": "在创建优化器之前",
     "as it is called there": "按那里的调用方式",
@@ -194,8 +196,8 @@ _GPU = {
     "the first steps then take a minute or more": "最初几步因此需要一分钟或更久",
     "see who is there, then: {}": "看看谁在用，然后：{}",
     "as root": "以 root 身份",
-    "as root: takes back locked clocks (-lgc)": "以 root 身份：取消锁定的频率（-lgc）",
-    "takes back application clocks (-ac)": "取消应用频率（-ac）",
+    "as root: unlocks clocks (-lgc)": "以 root 身份：取消锁定的频率（-lgc）",
+    "resets application clocks (-ac)": "取消应用频率（-ac）",
     "or, from PyTorch {} on, {}: one of the two, PyTorch refuses both": (
         "或从 PyTorch {} 起，{}：二者选一，PyTorch 不接受同时设置"
     ),

@@ -288,7 +288,7 @@ def aside(*, text: str, more: str) -> str:
     return f"{text}（{more}）"
 
 
-def unit(*, unit: str) -> str:
+def unit(*, unit: str, one: bool) -> str:
     return UNITS.get(unit, unit)
 
 

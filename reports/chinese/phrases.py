@@ -16,7 +16,7 @@ def percent(share: float) -> str:
 
 def amount(measured: Evidence) -> str:
     """A measured number with its unit, ``439 MB/s``."""
-    value, called = measured.value, unit(unit=measured.unit)
+    value, called = measured.value, unit(unit=measured.unit, one=False)
     if isinstance(value, (int, float)):
         value = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value}{'' if not called else called if called.startswith('/') else ' ' + called}"

@@ -30,7 +30,7 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
         f"{percent(part)} of the arithmetic whose precision is seen is in double precision, which takes twice as "
         f"long{longer}. NumPy and pandas make numbers of 64 bits, and tensors that are made from theirs stay so.",
         "model = model.float()\n"
-        "features = features.float()  # once, where they are made; so targets that are no classes",
+        "features = features.float()  # once, where they are made; targets too, unless they are class indices",
     )
 
 
@@ -66,11 +66,11 @@ def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
 
 def pad_less(*, place: str) -> Fix:
     return Fix(
-        "Pad each batch to its longest text, and not every text to one length",
+        "Pad each batch to its longest text instead of every text to one length",
         f"{place} pads every text to one length, and the model computes the padding as well. How much that is depends "
-        "on the texts: print (batch['attention_mask'] == 0).float().mean() of some batches. So much may go of what is "
-        "computed of these texts. Some models need the one length (Whisper); with torch.compile, pad to a few lengths "
-        "(pad_to_multiple_of) instead of any.",
+        "on the texts: print (batch['attention_mask'] == 0).float().mean() of some batches. That part of what is "
+        "computed of these texts can go. Some models need the one length (Whisper); with torch.compile, pad to a few "
+        "lengths (pad_to_multiple_of) instead of any.",
         "samples = [tokenizer(text, truncation=True) for text in texts]  # padded nowhere yet\n"
         "loader = DataLoader(samples, batch_size=8, collate_fn=transformers.DataCollatorWithPadding(tokenizer))",
     )

@@ -108,7 +108,7 @@ def fewer_workers(*, fitting: int, workers: int, trainers: int, cores: float) ->
 
 
 def standing_still() -> str:
-    return "Standing still because the CPU quota is used up"
+    return "Being throttled by the CPU quota"
 
 
 def standing_still_refuted() -> str:
@@ -122,7 +122,7 @@ def raise_quota(*, quota: float | None, visible: float | None, stopped: float | 
     why = f"The quota is {counted(quota, 'core')}" if quota is not None else "There is a CPU quota"
     if visible is not None:
         why += f", while the job sees {counted(visible, 'core')} and sizes its threads for them"
-    often = f" It was stopped in {percent(stopped)} of the periods." if stopped is not None else ""
+    often = f" The job was stopped in {percent(stopped)} of its periods." if stopped is not None else ""
     return Fix(
         "Raise the CPU quota",
         f"{why}.{often}",

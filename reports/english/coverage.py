@@ -18,15 +18,15 @@ def no_stacks(*, reason: str) -> str:
 
 def gpu_untraced(*, tried: bool) -> str:
     rest = (
-        "On a GPU of this generation 14 of the first 19 verdicts were right at first sight, so confidence is at most "
-        "70%."
+        "On GPUs of this generation 14 of the first 19 verdicts were right at the first attempt, so confidence is at "
+        "most 70%."
         if tried
         else "These estimates rest on published facts and a simulation, not yet on runs on such a GPU, so confidence "
         "is at most 60%."
     )
     return (
-        "From outside it is not seen which kernels a GPU ran and what it waited for: this is estimated from how the "
-        f"host waits and from the driver's counters. {rest}"
+        "Which kernels a GPU ran and what it waited for cannot be seen from outside: it is estimated from how the host "
+        f"waits and from the driver's counters. {rest}"
     )
 
 
@@ -41,7 +41,7 @@ def gpu_use_unread() -> str:
 def trace_it() -> str:
     return (
         "perfdoctor attach PID --trace: a few steps under torch.profiler show each kernel, copy, launch and wait, and "
-        "what the GPU idles for"
+        "why the GPU idles"
     )
 
 

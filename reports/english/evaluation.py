@@ -40,7 +40,7 @@ def subset(*, times: int, loop: str) -> Fix:
     return Fix(
         "Evaluate on a part of the data",
         f"During training, a fixed one in {times} samples shows the trend; the whole set is needed only for final "
-        "results. What makes its own inputs makes fewer of them.",
+        "results. An evaluation that generates its own inputs generates fewer.",
         changes.get(loop, f"held_out = {part}  # before the loader is made"),
     )
 

@@ -45,7 +45,7 @@ def where() -> str:
 
 
 def library_call() -> str:
-    return "call of a library that takes much of it"
+    return "library call that takes much of it"
 
 
 def done_alone(*, rank: int) -> str:

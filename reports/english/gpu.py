@@ -290,8 +290,8 @@ def unlock_clocks() -> Fix:
         "Check for locked clocks",
         "Clocks may have been locked, or application clocks set, for another job.",
         "nvidia-smi -q -d CLOCK\n"
-        "nvidia-smi -rgc   # as root: takes back locked clocks (-lgc)\n"
-        "nvidia-smi -rac   # takes back application clocks (-ac)",
+        "nvidia-smi -rgc   # as root: unlocks clocks (-lgc)\n"
+        "nvidia-smi -rac   # resets application clocks (-ac)",
     )
 
 
@@ -308,10 +308,10 @@ def sharing_refuted() -> str:
 
 
 def own_gpu(*, others: Evidence | None, use: float | None) -> Fix:
-    part = f" They use it for {percent(use)} of the time." if use is not None else ""
+    part = f" Others use it for {percent(use)} of the time." if use is not None else ""
     return Fix(
         "Use a GPU of your own",
-        f"{amount(others) if others else 'other processes'} share the GPU, and take turns with this job.{part}",
+        f"This job takes turns on the GPU with {amount(others) if others else 'other processes'}.{part}",
         "nvidia-smi   # see who is there, then: CUDA_VISIBLE_DEVICES=N python train.py",
     )
 
@@ -319,6 +319,6 @@ def own_gpu(*, others: Evidence | None, use: float | None) -> Fix:
 def start_mps() -> Fix:
     return Fix(
         "If they must share, let them run at the same time",
-        "Without MPS processes take turns.",
+        "Without MPS, processes take turns on a GPU.",
         "nvidia-cuda-mps-control -d",
     )

@@ -25,8 +25,8 @@ def mend_pcie_errors(*, replays: Evidence) -> Fix:
 def mend_nvlink(*, down: float) -> Fix:
     return Fix(
         "Bring NVLink back up on all GPUs",
-        f"On one GPU {percent(down)} of the links are down that another GPU of the job has up; a collective is as fast "
-        "as its slowest member.",
+        f"On one GPU {percent(down)} of the links are down that are up on another GPU of the job; a collective is as "
+        "fast as its slowest member.",
         "nvidia-smi nvlink --status   # reset or exchange the GPU with fewer links, or leave it out of the job",
     )
 
@@ -59,10 +59,10 @@ def mend_fabric(*, errors: Evidence) -> Fix:
 
 def replace_gpu(*, errors: Evidence | None, repairs: float) -> Fix:
     found = [f"it reported {amount(errors)} of the driver (Xid) while it was watched"] if errors else []
-    found += [f"{counted(repairs, 'repair')} of its memory are pending or have failed"] if repairs else []
+    found += [f"{counted(repairs, 'memory repair')} pending or failed"] if repairs else []
     return Fix(
         "Take the faulty GPU out of the job",
-        f"A GPU of this job is faulty ({' and '.join(found)}), and the time that it takes is not that of the others.",
+        f"A GPU of this job is faulty ({' and '.join(found)}), and may not keep pace with the others.",
         "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; dmesg | grep -i xid   # reset it, or exclude it with "
         "CUDA_VISIBLE_DEVICES",
     )
@@ -105,14 +105,14 @@ def give_memory(*, stalled: float | None, hits: Evidence | None, limit: float | 
     most = f" The limit is {limit / 1e9:.3g} GB." if limit else ""
     return Fix(
         "Give the job more memory, or let it need less",
-        f"{why}{most} The kernel then takes away pages that are read again soon after.",
+        f"{why}{most} The kernel then reclaims pages that are read again soon after.",
         "# raise --memory, the pod's limit or --mem; else fewer workers, a smaller prefetch_factor",
     )
 
 
 def defer_compaction(*, stalls: Evidence) -> Fix:
     return Fix(
-        "Let huge pages be put together in the background",
-        f"Allocations wait until memory is moved together for a huge page, at {amount(stalls)}.",
+        "Have huge pages assembled in the background",
+        f"Allocations wait while memory is compacted for a huge page, at {amount(stalls)}.",
         "echo defer+madvise | sudo tee /sys/kernel/mm/transparent_hugepage/defrag",
     )

@@ -7,9 +7,9 @@ def watch_all() -> str:
 
 def clock_unknown(*, names: tuple[str, ...]) -> str:
     return (
-        f"How the clock of {', '.join(names)} stands to that of the first host is taken from the time of day: too few "
-        "collectives were seen to end there, or steps are too much alike to check it. Where the clocks differ by more "
-        "than a step, waits are attributed to what other ranks did at another instant."
+        f"How far the clock of {', '.join(names)} is from that of the first host is taken from the time of day: too "
+        "few collectives were seen to end there, or steps are too much alike to check it. Where the clocks differ by "
+        "more than a step, waits are attributed to what other ranks did at another instant."
     )
 
 

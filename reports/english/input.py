@@ -77,8 +77,8 @@ def faster_server(*, server: str) -> Fix:
 def open_once(*, call: str, share: float) -> Fix:
     return Fix(
         "Open the file of many samples once",
-        f"{call} takes {percent(share)} of the time: whoever opens such a file first reads where its samples lie. If "
-        "more than one is taken of it, that is needed once in each process.",
+        f"{call} takes {percent(share)} of the time: opening such a file begins with reading where its samples lie. If "
+        "several samples are read from it, each process needs to do that only once.",
         """\
 def __getitem__(self, index):
     if self.opened is None:  # None in __init__: each worker opens its own, at its first sample
@@ -105,7 +105,7 @@ def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
         else "What is the same in each epoch can be kept: samples that are decoded, resized, filtered or tokenised."
     )
     if drawn is not None:
-        why += f" That ends where something is drawn at random: {percent(drawn)} of the preparation comes after it."
+        why += f" That holds up to the first random draw: {percent(drawn)} of the preparation comes after it."
     code = _ONCE_IN_ARROW if arrow and kind == "text" else _ONCE.get(kind, _ONCE[""])
     return Fix("Do the part that never changes once", why, code)
 
@@ -118,7 +118,7 @@ def rows_in_order(*, by_number: bool) -> Fix:
     )
     return Fix(
         "Read the dataset's rows in order",
-        f"{now}. In order they come a batch at a time; shuffled are the shards, and what is in a buffer.",
+        f"{now}. In order, they come a batch at a time; what is shuffled then is the shards, and rows within a buffer.",
         "dataset = dataset.to_iterable_dataset(num_shards=64).shuffle(seed=0, buffer_size=10_000)\n"
         "dataset.set_epoch(epoch)  # before each epoch, or its order is the last one's"
         "\n# its loader takes no shuffle=True and no sampler; Hugging Face's Trainer needs max_steps then"

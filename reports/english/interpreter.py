@@ -209,8 +209,8 @@ def own_python_refuted() -> str:
 def cheaper_python(*, lines: tuple[str, ...], part: float, share: float | None) -> Fix:
     return Fix(
         f"Make {' and '.join(lines) or 'the Python code of the step'} cheaper",
-        f"{_of_own_python(part, share)}: code of the job's own, step by step. Compiling the model or a larger batch "
-        "would not change it.",
+        f"{_of_own_python(part, share)}: it is the job's own code, run in every step. Compiling the model or a larger "
+        "batch would not change it.",
         "Put loops into NumPy or tensor operations, keep results that are computed again and again, do it more rarely, "
         "or do it beside training: ProcessPoolExecutor(1).submit(work, plain_data)",
     )
@@ -298,7 +298,7 @@ def compile_model(*, sharded: bool, recurrent: bool) -> Fix:
     return Fix(
         "Compile the model",
         "A compiled model runs many small operators as few large ones, without Python between them. The first steps "
-        f"then take a minute or more: it pays in a run of many minutes.{rest}",
+        f"then take a minute or more: it pays off in a run of many minutes.{rest}",
         "model.compile()  # Python loops in forward are unrolled: compile what a long one repeats instead\n"
         "# of a model of equal blocks, in a fraction of the time: for block in model.layers: block.compile()" + first,
     )

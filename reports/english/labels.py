@@ -1,6 +1,7 @@
 """What reports call their own parts: headings, names of rows, and words between numbers."""
 
 from perfdoctor.messages import Text
+from perfdoctor.reports.english.phrases import singular
 from perfdoctor.reports.language import either
 
 _RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "Communication"}
@@ -51,7 +52,7 @@ def to_change(*, titles: tuple[str, ...]) -> str:
 
 
 def all_in_files() -> str:
-    return "--report FILE.html and --json FILE.json have all of it, small findings too."
+    return "--report FILE.html and --json FILE.json write everything, small findings included."
 
 
 def straggler() -> str:
@@ -292,8 +293,8 @@ def aside(*, text: str, more: str) -> str:
     return f"{text} ({more})"
 
 
-def unit(*, unit: str) -> str:
-    return unit
+def unit(*, unit: str, one: bool) -> str:
+    return singular(unit) if one else unit
 
 
 def unknown() -> str:

@@ -13,7 +13,7 @@ def unwatched_ranks_refuted() -> str:
 
 
 def unknown_rank() -> str:
-    return "Waiting for a rank that is not known"
+    return "Waiting for an unknown rank"
 
 
 def unknown_rank_refuted() -> str:

@@ -10,6 +10,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%" if share >= 0.01 or share == 0 else "less than 1%"
 
 
+_SINGULARS = {"processes": "process"} | {
+    f"{one}s": one for one in ("core", "worker", "thread", "GPU", "repair", "error", "operator", "kernel", "byte")
+}
+
+
+def singular(unit: str) -> str:
+    """The unit of one such thing."""
+    return _SINGULARS.get(unit, unit)
+
+
 def counted(number: float, thing: str, things: str = "") -> str:
     """A number of things: ``1 core``, ``1.5 cores``."""
     return f"{number:g} {thing if number == 1 else things or thing + 's'}"
@@ -20,6 +30,7 @@ def amount(measured: Evidence) -> str:
     value, unit = measured.value, measured.unit
     if isinstance(value, (int, float)):
         value = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    unit = singular(unit) if value == "1" else unit
     return f"{value}{'' if not unit else unit if unit.startswith('/') else ' ' + unit}"
 
 

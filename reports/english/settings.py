@@ -2,7 +2,7 @@
 
 NAMES = {
     "trainers": "Trainers",
-    "workers": "Loader workers of a trainer",
+    "workers": "Loader workers per trainer",
     "cores": "Cores the job may use",
     "physical_cores": "Physical cores among them",
     "host_cores": "Cores of the host",
@@ -16,8 +16,8 @@ NAMES = {
     "gpu_name": "GPU",
     "compute_capability": "Compute capability of the GPU",
     "on_gpu": "Trains on a GPU",
-    "trainer_threads": "Threads of a trainer",
-    "worker_threads": "Threads of a loader worker",
+    "trainer_threads": "Threads per trainer",
+    "worker_threads": "Threads per loader worker",
     "start_method": "How workers are started",
     "pin_thread": "Pins batches in a thread",
     "exchange_policy": "Says how ranks exchange",
@@ -43,7 +43,7 @@ NAMES = {
     "sync_batch_norm": "Synchronised batch norm",
     "embeddings": "Looks up embeddings",
     "object_collectives": "Exchanges pickled objects",
-    "backend": "Backend of collectives",
+    "backend": "Collective backend",
     "optimizer": "How the optimizer runs",
     "loop": "Whose training loop it is",
     "logger": "Writes logs through a library",

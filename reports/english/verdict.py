@@ -9,7 +9,7 @@ def most(*, cause: str) -> str:
 
 def confirmed(*, verdict: str, saved: float, more: bool) -> str:
     text = f"{verdict} A trial confirms it: on a batch kept in memory, a step took {saved:.0%} less."
-    return f"{text} That is more, since making the input also slows down the rest." if more else text
+    return f"{text} That is more than its share, since making the input also slows down the rest." if more else text
 
 
 def doubted(*, verdict: str, saved: float) -> str:
@@ -24,7 +24,7 @@ def unattributed() -> str:
 def late_rank(*, rank: int, waits: float) -> str:
     return (
         f"Rank {rank} comes late: the other ranks wait for it for {waits:.0%} of the time. What it does meanwhile is "
-        "not in its trace, neither an operator nor work of a GPU."
+        "not in its trace, which shows neither operators nor GPU work then."
     )
 
 
@@ -62,5 +62,8 @@ def too_brief() -> str:
 
 
 def start_or_end(*, ended: bool) -> str:
-    seen = "The job had stopped training" if ended else "The job had not begun to train"
-    return f"{seen} when it was watched, or for too short to tell: its start and its end are no training."
+    seen = "had stopped training" if ended else "had not begun to train"
+    return (
+        f"When it was watched, the job {seen}, or it trained too briefly to tell: what comes before its first step and "
+        "after its last is no training."
+    )

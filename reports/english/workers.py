@@ -36,8 +36,8 @@ def more(
         why += f". On {counted(cores, 'core')}{taken} more than {counted(useful, 'worker')} would gain nothing"
     else:
         why += f": with {counted(needed, 'worker')} the trainer would not wait"
-    why += f". It has {now or 'none'}"
-    why += f" in this loader, the {beside} there are serve another" if beside else ""
+    why += f". Now it has {now or 'none'}"
+    why += f" in this loader; the {beside} there are serve another" if beside else ""
     change = f"DataLoader(..., {_options(useful, pin=pin)})"
     if threads is None and divides and cores is None:
         fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
@@ -64,7 +64,7 @@ def take_over(
     place = f", most of it at {line}" if line else ""
     why = (
         f"In each second, the loop itself prepares batches for {busy:.2g} s{place}, and its other work takes {own:.2g} "
-        f"s. Workers do the former in parallel with the latter; it has {now or 'none'}"
+        f"s. Workers would do the former in parallel with the latter; now it has {now or 'none'}"
     )
     options = _options(useful, pin=pin)
     change = (
@@ -89,11 +89,13 @@ def _beside_workers(threads: int | None, tight: tuple[float, float] | None, shar
     """What workers need beside themselves: what is to be said of it, and to be changed."""
     why, change = "", ""
     if threads is not None:
-        why += ". Workers and the threads of the arithmetic are more than the cores: what those give, these lose"
+        why += ". These and the arithmetic's threads are more than the cores: what workers gain, the arithmetic loses"
         change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     if tight is not None:
         size, available = tight
-        why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
+        why += (
+            f". Mind the memory: one worker takes {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
+        )
     if shared is not None:
         why += f". Batches come through /dev/shm, which has {shared:,.0f} MB free"
         change += "\n# in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm"

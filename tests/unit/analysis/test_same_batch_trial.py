@@ -22,7 +22,7 @@ def test_a_trial_that_saves_more_confirms_the_cause() -> None:
     confirmed = judge(INPUT, SameBatchTrial(20, 0.1, 0.9))
     assert (confirmed.confidence, confirmed.level) == (0.9, "confirmed by trial")
     assert worded(confirmed.summary).endswith(
-        "took 90% less. That is more, since making the input also slows down the rest."
+        "took 90% less. That is more than its share, since making the input also slows down the rest."
     )
 
 

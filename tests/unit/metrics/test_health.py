@@ -151,7 +151,7 @@ def port(number: int, gigabits: int, board: str = "MT_0838", carried: float = 1e
 
 def test_a_port_is_held_against_others_of_its_kind() -> None:
     slow = measured([*port(0, 400), *port(1, 200)])["fabric_link"]
-    assert (slow.value, slow.name) == (0.5, "speed of fabric:mlx5_1/1, by that of another port of such an adapter")
+    assert (slow.value, slow.name) == (0.5, "speed of fabric:mlx5_1/1, against another port of such an adapter")
     assert values([*port(0, 400), *port(1, 400)])["fabric_link"] == 1.0
     storage = port(1, 25, board="MT_0012")  # another adapter, for another purpose
     assert "fabric_link" not in values([*port(0, 400), *storage])

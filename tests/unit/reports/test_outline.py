@@ -56,11 +56,11 @@ def test_settings_of_launchers_and_mounts_without_a_disk_are_left_to_json() -> N
     report = outline(replace(diagnoses.sound(), job=job))
     rows = dict(report.job_in_short)
     assert report.settings == (
-        ("Loader workers of a trainer", "2"), ("File system of /data", "nfs, over the network"),
+        ("Loader workers per trainer", "2"), ("File system of /data", "nfs, over the network"),
         ("OMP_NUM_THREADS", "1"),
     )  # fmt: skip
     assert rows["Settings"] == (
-        "Loader workers of a trainer: 2; File system of /data: nfs, over the network; OMP_NUM_THREADS: 1"
+        "Loader workers per trainer: 2; File system of /data: nfs, over the network; OMP_NUM_THREADS: 1"
     )
     assert rows["Watching ended"] == "when its time was up"
     assert "Top process" not in rows

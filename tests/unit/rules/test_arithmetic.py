@@ -116,7 +116,7 @@ def test_more_threads_help_operations_that_take_longer_than_their_calls(arithmet
 def test_padding_is_advised_where_the_source_pads_every_text() -> None:
     settings: dict[str, str | float] = {"pads_all": "data.py:40 encode"}
     found = finding("cpu.model_compute", share=0.95, settings=settings)
-    assert titles(found) == ["Pad each batch to its longest text, and not every text to one length"]
+    assert titles(found) == ["Pad each batch to its longest text instead of every text to one length"]
     assert "data.py:40 encode pads every text" in worded_fixes(found)[0].why
     assert not titles(finding("cpu.model_compute", share=0.95))
 

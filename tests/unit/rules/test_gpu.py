@@ -225,7 +225,7 @@ def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() ->
 
 def test_padding_is_advised_for_gpus_too() -> None:
     found = finding("gpu.compute", settings={"pads_all": "data.py:40 encode"})
-    assert "Pad each batch to its longest text, and not every text to one length" in titles(found)
+    assert "Pad each batch to its longest text instead of every text to one length" in titles(found)
 
 
 @pytest.mark.parametrize(("optimizer", "told"), [(0.55, True), (0.05, False)])

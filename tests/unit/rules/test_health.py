@@ -21,7 +21,7 @@ FAULTS: tuple[tuple[str, dict[str, float], str], ...] = (
     ("cpu.contention", {"stolen_share": 0.3}, "Move to a host that is not oversubscribed"),
     ("io.storage_read", {"memory_stalled": 0.4}, "Give the job more memory"),
     ("io.storage_read", {"limit_hits": 500.0, "read_again": 0.6}, "Give the job more memory"),
-    ("cpu.python_overhead", {"compaction_stalls": 90.0, "memory_pressure": 0.2}, "Let huge pages be put together"),
+    ("cpu.python_overhead", {"compaction_stalls": 90.0, "memory_pressure": 0.2}, "Have huge pages assembled"),
 )
 
 

@@ -269,7 +269,7 @@ def test_memory_for_more_workers_is_asked_for_first() -> None:
     for available, told in ((4000.0, True), (64_000.0, False)):
         case = job(0.6, 2, numbers={**numbers, "memory_available": available}, settings={"cores": 16.0})
         why = next(fix.why for fix in first(case).fixes if "loader worker" in fix.title)  # type: ignore[union-attr]
-        assert ("Mind the memory: one has 3 GB, and 4 GB are available" in why) is told
+        assert ("Mind the memory: one worker takes 3 GB, and 4 GB are available" in why) is told
 
 
 def test_a_small_shared_memory_is_told() -> None:
@@ -361,7 +361,7 @@ def test_helpers_are_no_loader_workers() -> None:
 def test_what_follows_a_random_draw_cannot_be_kept(drawn: float, speedup: float | None) -> None:
     found = first(job(0.5, 0, numbers={"drawn_before": drawn}))
     assert paces(found).get("Do the part that never changes once") == (speedup and pytest.approx(speedup))
-    said = [fix.why for fix in worded_fixes(found) if "at random" in fix.why]
+    said = [fix.why for fix in worded_fixes(found) if "random draw" in fix.why]
     assert len(said) == (drawn == 0.6)
 
 
@@ -379,7 +379,7 @@ def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
     numbers = {"workers_busy": 0.04, "job_cores": 1.0}
     found = first(job(0.42, 2, numbers=numbers, trainer={"own_fetching": 0.4}, settings={"cores": 8.0}))
     assert advised(found) == "1"
-    assert "It has none in this loader, the 2 there are serve another" in found.fixes[0].why
+    assert "Now it has none in this loader; the 2 there are serve another" in found.fixes[0].why
     served = first(job(0.42, 2, numbers=numbers, trainer={"own_fetching": 0.05}, settings={"cores": 8.0}))
     assert advised(served) is None
 

@@ -8,6 +8,7 @@ from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.analysis.profiled import account_for
 from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.account import Account
+from perfdoctor.diagnosis import TRACED
 from perfdoctor.knowledge.launchers import MEETING, meets_here, run_of
 from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.recording.reader import Recording
@@ -46,7 +47,7 @@ def summarise_recording(recording: Recording) -> HostSummary:
         case=case,
         silence=silent.summary if silent is not None else "",
         steps=step_summaries(job),
-        not_examined=not_examined(job, case, traced=False),
+        not_examined=not_examined(job, case, traced=level == TRACED),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from perfdoctor.analysis.from_recording import examine
 from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.analysis.summarise_recording import summarise_recording
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import Diagnosis
@@ -203,3 +204,12 @@ def test_a_broken_profile_is_told() -> None:
     profiled = read_profiles(recorded("not a trace"))
     assert not profiled.ranks
     assert [note.probe for note in profiled.not_examined] == ["profile"]
+
+
+def test_a_summary_of_what_was_traced_says_no_more_than_the_diagnosis_that_its_gpu_was_seen_from_outside() -> None:
+    """``summarise_recording`` is for jobs of many hosts; its level is the diagnosis' too."""
+    on_gpu = jobs.readings(f"gpu:0/pid:{PID}", "memory_used_bytes", *[1e9] * 20, every_s=0.5, probe="gpu")
+    with jobs.recorded([*training(reading="S"), *on_gpu, *recorded(half_fetching().text())]) as recording:
+        summary, diagnosis = summarise_recording(recording), examine(recording)
+    assert summary.level == diagnosis.verdict.level == "traced"
+    assert [one.probe for one in summary.not_examined] == [one.probe for one in diagnosis.not_examined]

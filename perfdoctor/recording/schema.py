@@ -117,13 +117,13 @@ class ThreadSample(NamedTuple):
 
 
 class StackSegment(NamedTuple):
-    """Python stacks of a process over some seconds, as py-spy wrote them.
+    """Python stacks of a process over some seconds, in the form in which py-spy writes them, whoever read them.
 
     Attributes:
-        time_ns: when py-spy's own clock stood at zero.
+        time_ns: when the clock of the trace stood at zero.
         error_ns: how much later that may have been.
         until_ns: when the segment had ended.
-        trace: py-spy's chrometrace JSON, compressed with zlib.
+        trace: chrometrace JSON, as py-spy's, compressed with zlib.
     """
 
     time_ns: int

@@ -77,7 +77,7 @@ class Gil:
 
     Args:
         threads: of the job.
-        python_threads: those of which py-spy said who they are.
+        python_threads: Python's own names and identifiers of threads.
         samples: of the interpreters.
         span: from when to when the job was watched, in ns.
     """
@@ -174,15 +174,15 @@ class Gil:
         return _InterpreterState(process.times_ns[index], process.holders[index], process.collecting[index])
 
     def python_threads(self, pid: int) -> set[int]:
-        """Threads that run Python code: py-spy named them, or they were seen to hold the GIL."""
+        """Threads that run Python code: Python has an identifier for them, or they were seen to hold the GIL."""
         return self._python.get(pid, set())
 
     def ident(self, tid: int) -> int | None:
-        """Python's identifier of a thread, in which stacks speak; None if py-spy did not name it."""
+        """Python's identifier of a thread, by which stacks name it; None if it was not read."""
         return self._idents.get(tid)
 
     def python_name(self, tid: int) -> str:
-        """Python's own name of a thread; "" if py-spy did not name it."""
+        """Python's own name of a thread; "" if it was not read."""
         return self._names.get(tid, "")
 
     def keeps(self, pid: int, tid: int) -> bool:

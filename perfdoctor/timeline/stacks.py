@@ -144,7 +144,7 @@ class Stacks:
         calls: Sequence[SourceCall] = (),
         read_outs: Sequence[SourceReadOut] = (),
     ) -> Stacks:
-        """Reads what py-spy wrote.
+        """Reads what py-spy or perfdoctor wrote.
 
         Args:
             segments: in any order.

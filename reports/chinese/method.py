@@ -12,7 +12,7 @@ def no_stacks() -> str:
 
 def stacks(*, processes: int, pieces: int, covered: float, missed: int) -> str:
     failed = f"；{missed:,} 个样本失败，因为读取时调用栈发生了变化" if missed else ""
-    return f"py-spy 对 {processes} 个进程的 Python 调用栈采样，分 {pieces} 段，共 {covered:.1f} s{failed}。"
+    return f"{processes} 个进程的 Python 调用栈经过采样，分 {pieces} 段，共 {covered:.1f} s{failed}。"
 
 
 def machine_code(*, samples: int, hertz: int) -> str:

@@ -17,7 +17,7 @@ def no_stacks() -> str:
 def stacks(*, processes: int, pieces: int, covered: float, missed: int) -> str:
     failed = f"; {missed:,} failed because the stack changed while it was being read" if missed else ""
     of = f"{processes} process{'es' if processes > 1 else ''}"
-    return f"Python stacks of {of} were sampled by py-spy, in {pieces} stretches of {covered:.1f} s in total{failed}."
+    return f"Python stacks of {of} were sampled in {pieces} stretches of {covered:.1f} s in total{failed}."
 
 
 def machine_code(*, samples: int, hertz: int) -> str:

@@ -349,5 +349,5 @@ def _share(fraction: float | None) -> str:
     return "-" if fraction is None else percent(fraction)
 
 
-def _amount(value: float | None, places: int = 1) -> str:
+def _amount(value: float | None, places: int) -> str:
     return "-" if value is None else f"{value:.{places}f}"

@@ -24,7 +24,7 @@ from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares, straggler
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.processes import missing_ranks
+from perfdoctor.timeline.unseen_ranks import missing_ranks
 
 _NAMED = 5  # hosts that a note names
 

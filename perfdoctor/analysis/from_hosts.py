@@ -43,7 +43,7 @@ from perfdoctor.rules.verdict import decide
 from perfdoctor.stuck.follow import find_still, find_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.processes import missing_ranks
+from perfdoctor.timeline.unseen_ranks import missing_ranks
 
 
 @dataclass(frozen=True)

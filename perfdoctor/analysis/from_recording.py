@@ -28,7 +28,7 @@ from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.stuck.follow import find_still, surely_stuck
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.processes import counted_ranks, missing_ranks
+from perfdoctor.timeline.unseen_ranks import counted_ranks, missing_ranks
 
 
 @gc_paused()

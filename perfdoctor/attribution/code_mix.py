@@ -24,8 +24,8 @@ from perfdoctor.attribution.device_host import (
     LAUNCHES,
     WAITS,
     launching_in,
-    maps_memory,
-    waits_in_kernel,
+    mapping_by_phase,
+    missing_waits,
     with_device,
     with_missing,
 )
@@ -130,8 +130,8 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, allocating
     mapping: Mapping[str, float] = {}
     if on_gpu and in_kernel:
         if allocating is not None:
-            mapping = maps_memory(code.all, running, in_kernel, allocating, CLAIMED)
-        missing = waits_in_kernel(code.all, running, in_kernel, allocates=allocating is not None)
+            mapping = mapping_by_phase(code.all, running, in_kernel, allocating, CLAIMED)
+        missing = missing_waits(code.all, running, in_kernel, allocates=allocating is not None)
         code = code.each(partial(with_missing, missing=missing))
     # In front of the model's call, the host of a GPU copies batches and launches work on them; with a DataLoader, it
     # prepares no more than a rest there itself.

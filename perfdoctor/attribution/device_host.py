@@ -56,8 +56,8 @@ def _in_driver(counts: Mapping[str, float]) -> float:
     return sum(counts.get(kind, 0) for kind in DRIVERS)
 
 
-def waits_in_kernel(
-    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float, *, allocates: bool = False
+def missing_waits(
+    by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], in_kernel: float, *, allocates: bool
 ) -> dict[str, Counter[str]]:
     """Which samples are missing of each phase since the host of a GPU waits in the kernel, for each one that is there.
 
@@ -115,7 +115,7 @@ def _mostly_drives(counts: Counter[str]) -> bool:
     return _in_driver(counts) >= thresholds.MOSTLY * counts.total() > 0
 
 
-def maps_memory(
+def mapping_by_phase(
     by_phase: Mapping[str, Counter[str]],
     running: Mapping[str, float],
     in_kernel: float,
@@ -124,7 +124,7 @@ def maps_memory(
 ) -> dict[str, float]:
     """Of each phase's running time, the part in which the kernel allocates and frees the device's memory.
 
-    That is what yields do not account for (``waits_in_kernel``). It is the same in all phases in which it may: what one
+    That is what yields do not account for (``missing_waits``). It is the same in all phases in which it may: what one
     of them gives back another one asks for again.
 
     Args:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def prepare_exports(
-    metrics_port: int | None, metrics_host: str, otlp: str | None = None, *, beside_recorder: bool = True
+    metrics_port: int | None, metrics_host: str, otlp: str | None, *, beside_recorder: bool = True
 ) -> Callable[[Path], AbstractContextManager[Exporter | None]]:
     """Makes sure that figures can be exported, before the job is touched.
 

@@ -135,7 +135,7 @@ class AccumulatingLoop:
 
 
 def accumulating_loop(
-    stacks: Stacks, loops: Iterable[SourceLoop], rounds: Iterable[SourceRounds] = ()
+    stacks: Stacks, loops: Iterable[SourceLoop], rounds: Iterable[SourceRounds]
 ) -> AccumulatingLoop | None:
     """Where several backward passes make one update; None where that is nowhere.
 

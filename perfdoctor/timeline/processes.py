@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from perfdoctor.diagnosis import NotExamined
 from perfdoctor.knowledge.launchers import RESOURCE_TRACKER, fits_below, is_numbered_anew, number_of, number_ranks
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS, WORKER_LOOP
-from perfdoctor.messages import Text, say
 from perfdoctor.recording.schema import ProcessSeen, ThreadSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.stacks import CodeSeen
@@ -110,8 +108,8 @@ def assign_roles(
     ended_ns: Mapping[int, int],
     code_seen: Mapping[int, CodeSeen],
     threads: Iterable[ThreadSeen],
-    marked: frozenset[int] = frozenset(),
-    serving: Mapping[int, tuple[int, str]] | None = None,
+    marked: frozenset[int],
+    serving: Mapping[int, tuple[int, str]],
 ) -> ProcessRoles:
     """Assigns trainers, workers and the rest their roles.
 
@@ -123,7 +121,6 @@ def assign_roles(
         marked: processes that marked training steps from inside.
         serving: processes outside of the job's tree, and for each whom it serves, and through what.
     """
-    serving = serving or {}
     parents = {pid: serving[pid][0] if pid in serving else process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch and pid not in serving]
     # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
@@ -209,48 +206,3 @@ def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:
     while (pid := parents.get(pid, 0)) > 0 and pid not in found:
         found.append(pid)
     return found
-
-
-_NAMED = 10  # spans of ranks that a note names
-
-
-def missing_ranks(seen: int, world: int, enable: Text, numbers: Iterable[int] = ()) -> list[NotExamined]:
-    """What is to be said of ranks that were not seen; nothing if all were.
-
-    Args:
-        seen: how many were.
-        world: how many there are, numbered from 0.
-        enable: how to see all.
-        numbers: of those that were seen; none where they are not known.
-    """
-    if seen >= world:
-        return []
-    known = set(numbers)
-    spans = list(_spans(sorted(set(range(world)) - known))) if known else []
-    named, more = tuple(spans[:_NAMED]), len(spans[_NAMED:])
-    why = say("cluster.missing_ranks", ranks=named, more=more, seen=seen, world=world)
-    return [NotExamined("ranks", why, enable)]
-
-
-def counted_ranks(seen: int, *, numbered: bool) -> list[NotExamined]:
-    """What is to be said of ranks that were counted, because nothing says which is which.
-
-    Args:
-        seen: how many there are here.
-        numbered: whether anything does.
-    """
-    if numbered or seen < 2:
-        return []
-    return [NotExamined("ranks", say("cluster.ranks_by_start"), say("cluster.set_rank"))]
-
-
-def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Numbers in order as first and last of those without a gap."""
-    span: tuple[int, int] | None = None
-    for number in numbers:
-        if span is not None and number > span[1] + 1:
-            yield span
-            span = None
-        span = (number if span is None else span[0], number)
-    if span is not None:
-        yield span

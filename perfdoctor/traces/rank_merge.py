@@ -20,7 +20,8 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts, sum_by_place
-from perfdoctor.timeline.processes import Process, missing_ranks
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.unseen_ranks import missing_ranks
 from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.communication import SPLIT, is_short

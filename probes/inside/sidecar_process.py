@@ -58,7 +58,7 @@ class Sidecar:
         return self._diagnosis
 
 
-def start_sidecar(ring: int, options: Options, channel: int = -1) -> Sidecar:
+def start_sidecar(ring: int, options: Options, channel: int) -> Sidecar:
     """Starts the sidecar that watches this process and the others of its job on this host.
 
     Among ranks that torchrun started, only the first one on each host has a sidecar; it finds the others' rings.

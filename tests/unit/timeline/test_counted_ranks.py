@@ -5,7 +5,7 @@ from typing import Any
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.launchers import TORCH
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.processes import counted_ranks
+from perfdoctor.timeline.unseen_ranks import counted_ranks
 from tests.builders.jobs import OWN, process, stacks, thread, timeline
 
 STARTER, FIRST, SECOND = 10, 11, 12

@@ -209,7 +209,7 @@ class Account:
             own[block], awaited[block] = Amounts.summed([own[block], change]), Amounts.summed([amounts, change])
         return replace(self, own=own, awaited=awaited)
 
-    def settled(self, own: Mapping[int, Amounts[str]], origins: Mapping[str, str]) -> Account:
+    def with_own(self, own: Mapping[int, Amounts[str]], origins: Mapping[str, str]) -> Account:
         """The same account with other causes in this trainer; files and lines keep their parts of a cause.
 
         Args:

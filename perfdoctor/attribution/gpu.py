@@ -66,7 +66,7 @@ def settle_with_gpus(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[A
     held_up = [one.held_up([other for other in on_gpus if other is not one]) for one in on_gpus]
     works = min((one.split.busy - part) * (1 - one.use.slowed) for one, part in zip(on_gpus, held_up, strict=True))
     held = iter(held_up)
-    settled = [one.settled(works, next(held)) if isinstance(one, _OnGpu) else one for one in seen]
+    settled = [one.with_gpus(works, next(held)) if isinstance(one, _OnGpu) else one for one in seen]
     became = {one.rank: _became(before, one) for before, one in zip(whole, settled, strict=True)}
     settled = [_with_waits_named(one, became) for one in settled]
     links = [one.use.exchanging if isinstance(one, _OnGpu) else None for one in seen]
@@ -114,7 +114,7 @@ class _OnGpu:
         seems = _besides(fractions) - _waits(fractions) - (1 - self.split.busy)
         return min(idle, self.split.busy, max(0.0, seems)) if self.split.measured else 0.0
 
-    def settled(self, works: float, held_up: float) -> Account:
+    def with_gpus(self, works: float, held_up: float) -> Account:
         """The account with what the GPUs did.
 
         Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
@@ -135,7 +135,7 @@ class _OnGpu:
             more = (_besides(fractions) - besides) * (min(1.0, idle / besides) if besides else 0.0)
             shares = share_second(fractions, use, split, 1 - min(1.0, max(0.0, idle + more)))
             own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})
-        return self.account.settled(own, _ORIGINS)
+        return self.account.with_own(own, _ORIGINS)
 
 
 def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:

@@ -15,9 +15,7 @@ from perfdoctor.rules.workers import freed_without_workers, no_more_workers, pla
 
 def _mostly_sampling(case: Case) -> bool:
     """Whether most of it is the sampler's: indices are drawn in the trainer, however many workers there are."""
-    drawing = [trainer.number("own_sampling") or 0.0 for trainer in case.trainers]
-    most = thresholds.MOSTLY * case.share(INPUT_PREPROCESSING)
-    return bool(drawing) and sum(drawing) / len(drawing) >= most
+    return bool(case.trainers) and case.mean_of("own_sampling") >= thresholds.MOSTLY * case.share(INPUT_PREPROCESSING)
 
 
 def _draw_otherwise(case: Case) -> Iterator[Advice]:
@@ -52,7 +50,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     yield advise(
         "input.cheaper",
         line=case.hot_line(INPUT_PREPROCESSING),
-        loader=case.settings.get("loader") != "no",
+        loader=case.may_have_loader,
         share=share,
         no_more_workers=no_more_workers(plan, share),
         call=call,

@@ -221,9 +221,7 @@ class _Computing:
             return
         self._reported = True
         reason, enable = why_not(pid, self._root)
-        yield Unavailable(
-            "gpu", f"Whether process {pid} computes on a GPU, its driver alone can tell. {reason}", enable
-        )
+        yield Unavailable("gpu", f"Only its driver can tell whether process {pid} computes on a GPU. {reason}", enable)
 
 
 class _Rounds:

@@ -14,7 +14,7 @@ from perfdoctor.recording.schema import BACKWARD_CALL, OPTIMIZER_CALL, CountedCa
 from perfdoctor.results.history import Beat, LongStep
 from perfdoctor.timeline.step_borders import Border, BorderFinder
 
-# Steps that tell how long one takes ordinarily.
+# Steps that tell how long one usually takes.
 _USUAL = 61
 # A beat holds so many steps at least, so that a long one can be distinguished from the others ...
 _FEWEST = 8
@@ -54,7 +54,7 @@ class StepCounter:
 
     @property
     def usual_s(self) -> float | None:
-        """Seconds that a step takes ordinarily; None before some were seen."""
+        """Seconds that a step usually takes; None before some were seen."""
         return statistics.median(self.lengths) if len(self.lengths) >= _FEWEST else None
 
     def silent_s(self, now_ns: int) -> float:

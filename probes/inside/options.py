@@ -10,7 +10,7 @@ from pathlib import Path
 
 # Those of ``perfdoctor.reports.language``, which is not loaded into the job.
 LANGUAGES = ("en", "zh")
-# What ``treat`` may be besides false and true: changes whose results are rounded otherwise are tried as well.
+# What ``treat`` may be besides false and true: changes whose results are rounded differently are tried as well.
 WITHIN_NOISE = "within noise"
 
 

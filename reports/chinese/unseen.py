@@ -41,7 +41,7 @@ _PROBES = {
     ),
     "This machine has the driver of AMD's GPUs. {}": "这台机器有 AMD GPU 的驱动。{}",
     "pip install amdsmi, of the version of the ROCm that is installed": "pip install amdsmi，版本与已安装的 ROCm 一致",
-    "Whether process {} computes on a GPU, its driver alone can tell. {}": (
+    "Only its driver can tell whether process {} computes on a GPU. {}": (
         "进程 {} 是否在 GPU 上计算，只有驱动知道。{}"
     ),
     "A round of readings of the GPUs broke off: {}: {}.": "一轮 GPU 读数中断：{}：{}。",

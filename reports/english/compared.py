@@ -13,7 +13,7 @@ _NAMES = {
 }
 _FORBIDDEN = {
     "steps": "A step need not be the same in both, and a profiler takes time of its own in each.",
-    "world_size": "A step of other ranks is other work.",
+    "world_size": "With another number of ranks, a step is other work.",
     "settings.on_gpu": "They did not run on the same kind of processor.",
 }
 _PROMISES = {
@@ -71,8 +71,8 @@ def interval(*, low: str, high: str, confidence: str, floor: str, longer: bool, 
 
 def no_interval() -> str:
     return (
-        "One of these reports says nothing of how much the run varies: it was made by an older perfdoctor, or saw less "
-        "than two steps. From the recording it can be made anew: perfdoctor report RECORDING --json FILE.json"
+        "One of these reports says nothing of how much the run varies: it was made by an older perfdoctor, or saw "
+        "fewer than two steps. From the recording it can be made anew: perfdoctor report RECORDING --json FILE.json"
     )
 
 
@@ -133,7 +133,7 @@ def regression(*, least: str, most: str, allowed: str) -> str:
 
 
 def unsure_regression(*, most: str, allowed: str) -> str:
-    return f"No regression is shown: a step may take {most} longer, but that is not sure; {allowed} is allowed."
+    return f"No regression is shown: a step may take {most} longer, but that is not certain; {allowed} is allowed."
 
 
 def no_regression(*, most: str | None, allowed: str) -> str:

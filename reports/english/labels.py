@@ -234,7 +234,7 @@ def parts_by_themselves() -> str:
 
 
 def in_sum(*, time: str, steps: str) -> str:
-    return f"{time} a step in sum, over {steps} steps"
+    return f"{time} a step in total, over {steps} steps"
 
 
 def overlaps(*, share: str) -> str:

@@ -88,7 +88,7 @@ def signal(*, name: str, change: str) -> str:
 
 
 def memory(*, before: str, after: str, each_hour: str, left: str | None) -> str:
-    until = "" if left is None else f"; none is left in {left}"
+    until = "" if left is None else f"; none will be left in {left}"
     return f"the job's memory grows: {after} instead of {before}, {each_hour} more each hour{until}"
 
 
@@ -96,7 +96,7 @@ def no_steps(*, usual: str | None, lasted: str | None) -> str:
     if usual is None:
         return "the job does not move" if lasted is None else f"the job did not move for {lasted}"
     how_long = "no step is made" if lasted is None else f"no step was made for {lasted}"
-    return f"{how_long}, where one takes {usual} ordinarily"
+    return f"{how_long}, where one usually takes {usual}"
 
 
 def stuck(*, said: str, title: str, summary: str) -> str:

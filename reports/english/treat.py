@@ -92,7 +92,7 @@ def staged(*, places: tuple[str, ...]) -> Fix:
     named, kept = (" ".join(shlex.quote(root + place) for place in places) for root in ("", "/dev/shm"))
     return Fix(
         "The files that are read, in memory",
-        "It waits for them, and memory has room for them.",
+        "The job waits for them, and memory has room for them.",
         f"cp -r --parents {named} /dev/shm/  # before training, and read them below /dev/shm then\n"
         f"rm -r {kept}  # afterwards: it is memory",
     )
@@ -277,7 +277,7 @@ def few_steps(*, steps: int, ended: bool) -> str:
 
 
 def not_applied() -> str:
-    return "The change found nothing in this job to take hold of."
+    return "There is nothing in this job that the change applies to."
 
 
 def nothing_to_stage() -> str:

@@ -68,7 +68,7 @@ def within_noise() -> str:
 
 
 def other_losses() -> str:
-    return "the losses are others"
+    return "the losses differ"
 
 
 def no_losses() -> str:
@@ -80,11 +80,11 @@ def untouched() -> str:
 
 
 def rounded() -> str:
-    return "results may be rounded otherwise"
+    return "results may be rounded differently"
 
 
 def not_asked(*, titles: tuple[str, ...]) -> str:
-    return f'May be rounded otherwise, and tried with treat="within noise" only: {"; ".join(titles)}.'
+    return f'Tried with treat="within noise" only, since results may be rounded differently: {"; ".join(titles)}.'
 
 
 def by_hand(*, titles: tuple[str, ...]) -> str:

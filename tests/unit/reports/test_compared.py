@@ -54,7 +54,7 @@ def test_that_a_step_may_be_other_work_is_said() -> None:
     [
         (0.8, 0.05, "No regression: a step takes no longer, and 5% is allowed."),
         (1.0, 0.2, "longer, and 20% is allowed."),
-        (1.06, 0.085, "longer, but that is not sure; 8.5% is allowed."),
+        (1.06, 0.085, "longer, but that is not certain; 8.5% is allowed."),
         (1.06, 0.05, "cannot be determined: it may take 16% longer, 5% is allowed, and less than 8% cannot be"),
         (1.4, 0.05, "Regression: a step takes "),
     ],

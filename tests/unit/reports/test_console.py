@@ -170,4 +170,4 @@ def test_steps_are_shown_with_their_parts_by_themselves() -> None:
     told = {line[2:22].strip(): line[22:].strip() for line in lines}
     assert told["Data"].endswith("12 ms a step, 60%; 20 ms by itself")
     assert told["Forward"].endswith("1 ms a step, 40%; 8 ms on the device; 10 ms by itself")
-    assert told["Parts by themselves"].endswith("30 ms a step in sum, over 4 steps; 33% of that overlaps")
+    assert told["Parts by themselves"].endswith("30 ms a step in total, over 4 steps; 33% of that overlaps")

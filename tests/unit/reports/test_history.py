@@ -38,8 +38,8 @@ SAYS = {
     Happened.DIP: "for 60 s 50% slower",
     Happened.RECURRING: "8 steps took 12 s longer than the others, 2% of the time: one of 6,000 steps, about every",
     Happened.DRIFT: "slowly 20% slower: a step takes 120 ms instead of 100 ms then; meanwhile page cache -60%",
-    Happened.MEMORY: "6 GB instead of 4 GB, 1.08 GB more each hour; none is left in 8 h 20 min",
-    Happened.NO_STEPS: "no step was made for 60 s, where one takes 100 ms ordinarily",
+    Happened.MEMORY: "6 GB instead of 4 GB, 1.08 GB more each hour; none will be left in 8 h 20 min",
+    Happened.NO_STEPS: "no step was made for 60 s, where one usually takes 100 ms",
     Happened.CAUSE: "reading from storage takes 50% of the time instead of 10%",
     Happened.DIPS: "for a while, 8 times: 5 min 0 s each, of which 27 s are lost, 2% of the time: about every 50 min",
     Happened.RESTARTS: "started again 9 times and did not train for 90 s each, 15% of the time: about every 10 min 0 s",
@@ -79,7 +79,7 @@ def test_of_a_job_that_is_stuck_a_line_says_who_holds_it_up() -> None:
     summary = "This job is stuck: rank 3 is at a breakpoint, at train.py:60 fill."
     silent = Incident(1, Happened.NO_STEPS, SINCE, None, {"ordinary_s": 0.1}, stuck="debugger", summary=summary)
     why = f": a debugger holds a process. {summary}"
-    assert line(silent).endswith(f"no step is made, where one takes 100 ms ordinarily{why}")
+    assert line(silent).endswith(f"no step is made, where one usually takes 100 ms{why}")
     assert line(replace(silent, values={})).endswith(f"the job does not move{why}")
     assert line(replace(silent, values={}, until=SINCE + 60)).endswith(f"the job did not move for 60 s{why}")
     with language("zh"):

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.beside_training import EVALUATION_LOOPS
 from perfdoctor.knowledge.frames import (
-    EVALUATION_LOOPS,
     Frame,
     calls_backward,
     calls_model,

@@ -73,6 +73,13 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, MODULE, Frame(f"{PACKAGES}/torchvision/transforms/v2/_geometry.py", "forward", 9)], "data", "fetch"),
         ([MAIN, Frame(f"{PACKAGES}/transformers/tokenization_utils_base.py", "__call__", 9)], "data", "fetch"),
         ([MAIN, Frame("/home/me/datasets/load.py", "load", 9)], "other", ""),
+        # So may a metric, which is none of the model; its function may be a loss.
+        (
+            [MAIN, MODULE, Frame(f"{PACKAGES}/torchmetrics/metric.py", "Metric.forward", 300), MODULE],
+            "other",
+            "afterwards",
+        ),
+        ([MAIN, MODULE, Frame(f"{PACKAGES}/torchmetrics/functional/image/ssim.py", "_ssim", 9)], "forward", ""),
         ([MAIN, Frame(f"{TORCH}/optim/lbfgs.py", "step", 300), MODULE], "forward", ""),
         ([MAIN, ADAM, CLOSURE, Frame("/home/me/module.py", "Net.training_step", 30)], "other", ""),
         ([MAIN, ADAM, CLOSURE, MODULE], "forward", ""),

@@ -116,11 +116,14 @@ def whole_number(value: Loose) -> int:
 
 
 def product(sizes: tuple[int, ...] | None) -> int:
-    """Of the sides of a grid; ``UNKNOWN`` without any, or where it is out of all measure."""
+    """Of the sides of a grid; ``UNKNOWN`` without any, or where it is out of all measure.
+
+    A grid of no blocks ran nothing: some profilers write it where they do not know the grid.
+    """
     if not sizes:
         return UNKNOWN
     found = math.prod(sizes)
-    return found if 0 <= found < 2**62 else UNKNOWN
+    return found if 0 < found < 2**62 else UNKNOWN
 
 
 def message(arguments: DeviceArguments) -> CollectiveMessage:

@@ -59,14 +59,21 @@ def _without_calls(trace: Trace, operators: Nesting) -> tuple[Int64s, Int32s, In
     pieces: list[tuple[Int64s, Int32s, Int64s, Int64s]] = []
     for one in distinct(thread).tolist():
         here, called = np.flatnonzero(thread == one), trace.calls.thread == one
-        stretches = Intervals.union(start[here], end[here])
-        rest = stretches - Intervals.union(trace.calls.start[called], trace.calls.end[called])
-        row = here[np.searchsorted(start[here], rest.start, side="right") - 1]
-        pieces.append((of[row], thread[row], rest.start, rest.end))
+        rest = Intervals.union(start[here], end[here])
+        rest -= Intervals.union(trace.calls.start[called], trace.calls.end[called])
+        begins, ends = _cut(rest, start[here])
+        row = here[np.searchsorted(start[here], begins, side="right") - 1]
+        pieces.append((of[row], thread[row], begins, ends))
     if not pieces:
         return of, thread, start, end
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     return columns[0], columns[1], columns[2], columns[3]
+
+
+def _cut(times: Intervals, at: Int64s) -> tuple[Int64s, Int64s]:
+    """The starts and ends of times that are cut at some moments: an operator may begin right where another ends."""
+    inside = at[(times.within(at, at + 1) > 0) & ~np.isin(at, times.start)]
+    return np.sort(np.concatenate((times.start, inside))), np.sort(np.concatenate((times.end, inside)))
 
 
 def _done_once(trace: Trace, operators: Nesting, of: Int64s, taken: Int64s, *, one_step: bool) -> Bools:

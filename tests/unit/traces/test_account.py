@@ -80,6 +80,29 @@ def test_grids_too_small_for_the_gpu(tmp_path: Path) -> None:
     assert shares(made, tmp_path) == {"gpu.low_occupancy": 0.5, "gpu.compute": 0.5}
 
 
+def test_a_grid_of_no_blocks_is_not_known(tmp_path: Path) -> None:
+    """Some profilers write zeros where they do not know the grid."""
+    made = MadeTrace()
+    made.gpu(multiprocessors=132)
+    made.launch(GEMM, 0.0, 10.0, 2010.0, grid=[0, 0, 0])
+    assert shares(made, tmp_path) == {"gpu.compute": 1.0}
+
+
+def test_what_recurs_is_not_the_start_where_a_first_call_comes_right_before_it(tmp_path: Path) -> None:
+    """In each of three steps an operator works on the host for 6 ms; the first time, what calls it does so for 3 ms."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(3):
+        start, first = number * 20_000.0, 3000.0 if number == 0 else 5.0
+        made.step(number, start, start + 20_000.0)
+        made.operator("aten::randn", start, start + first + 6000.0)
+        made.operator("aten::normal_", start + first, start + first + 6000.0)
+        made.launch(GEMM, start + first + 6010.0, start + first + 6020.0, start + 20_000.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.startup"] == pytest.approx(3 / 60, abs=0.01)
+    assert found["cpu.python_overhead"] == pytest.approx(18 / 60, abs=0.01)
+
+
 def test_the_fastest_collectives_show_what_the_transfer_takes(tmp_path: Path) -> None:
     made = MadeTrace()
     made.gpu()

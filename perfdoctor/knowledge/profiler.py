@@ -23,6 +23,11 @@ STEP_PREFIX = "ProfilerStep"
 LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
 LOADER_WITH_WORKERS = "_MultiProcessingDataLoaderIter"
 FROM_WORKERS = re.compile(rf"^enumerate\(DataLoader\)#{LOADER_WITH_WORKERS}")
+# What shows that a model is trained: nodes of autograd, a backward pass or an update, or a graph that may hold them.
+TRAINS = re.compile(r"(?i:backward|optimizer|adam|multi_tensor)|^autograd::|GraphLaunch")
+OF_ATEN = re.compile(r"^aten::")
+# What runs code that torch.compile made.
+COMPILED = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph)")
 SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
 # Since 2.0 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
 # compiled code ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo Cache Lookup") compiles nothing.
@@ -160,8 +165,9 @@ ON_TENSOR_CORES = re.compile(
     r"^(?!.*_ffma).*?(?:nvjet|_mi\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d)"
 )
 FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)")
-SOFTMAX = re.compile(r"softmax")
-LAYOUT = re.compile(r"nchw_?to|nhwc_?to|transpose")
+# Without that of a loss, which is a logarithm's; Inductor's kernels (``triton_``) are named by all that they fuse.
+SOFTMAX = re.compile(r"^(?!.*log_?softmax).*softmax")
+LAYOUT = re.compile(r"nchw_?to|nhwc_?to|^(?!triton_).*transpose(?!params)")
 # What a generic kernel of ATen is instantiated with, as it is written.
 FUNCTOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\b")
 

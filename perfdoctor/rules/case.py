@@ -191,6 +191,16 @@ class Case:
         return loader == "no" or (loader is None and self.number("helpers_at_once") is not None)
 
     @property
+    def compiled(self) -> bool:
+        """Whether torch.compile made what the job runs."""
+        return self.settings.get("compiled") == "yes"
+
+    @property
+    def trains(self) -> bool:
+        """Whether the model is trained, as far as anybody knows."""
+        return self.settings.get("trains") != "no"
+
+    @property
     def loop(self) -> str:
         """Whose training loop the job runs: ``transformers``, ``lightning``; "" if it is its own, or not known."""
         return str(self.settings.get("loop", ""))

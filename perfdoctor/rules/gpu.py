@@ -48,7 +48,8 @@ def _use_float16(case: Case) -> Iterator[Advice]:
     """For traced matrix kernels in full precision on a GPU whose tensor cores take half precision only."""
     capability, full = case.setting("compute_capability"), case.number("traced_matrix_fp32")
     if capability and full and full >= thresholds.MOSTLY and hardware.needs_float16(case.gpu_name, capability):
-        yield advise("gpu.float16", busy=case.measured("gpu_tensor"), capability=capability, loop=case.loop)
+        busy, trains = case.measured("gpu_tensor"), case.trains
+        yield advise("gpu.float16", busy=busy, capability=capability, loop=case.loop, trains=trains)
 
 
 def _has_bfloat16(case: Case) -> bool:
@@ -90,10 +91,11 @@ def level_ranks(kind: str, culprit: int | None) -> tuple[Advice, ...]:
 
 
 def _move_less_memory(case: Case) -> Iterator[Advice]:
-    yield advise("gpu.fuse", memory=case.measured("gpu_dram"), tensor=case.measured("gpu_tensor"))
+    if not case.compiled:
+        yield advise("gpu.fuse", memory=case.measured("gpu_dram"), tensor=case.measured("gpu_tensor"))
     halved = sum(case.number(f"traced_matrix_{kind}") or 0.0 for kind in ("bf16", "fp16", "fp8"))
     if halved < thresholds.MOSTLY:
-        yield advise("gpu.halve_bytes", bfloat16=_has_bfloat16(case), loop=case.loop)
+        yield advise("gpu.halve_bytes", bfloat16=_has_bfloat16(case), loop=case.loop, trains=case.trains)
     # Attention and convolutions: where kernels were traced, only what they ask for.
     traced = case.number("traced_kernel_time") is not None
     softmax, layout = case.number("traced_softmax"), case.number("traced_layout")
@@ -106,6 +108,8 @@ def _move_less_memory(case: Case) -> Iterator[Advice]:
 def _fill_the_gpu(case: Case) -> tuple[Advice, ...]:
     used = case.gpu_memory
     larger = advise("gpu.larger_batch", active=case.measured("gpu_sm"), used=used, loader=case.may_have_loader)
+    if case.compiled:
+        return (larger,)
     merged = advise("gpu.merge_kernels")
     return (larger, merged) if used is None or used < thresholds.ROOM_FOR_BATCH else (merged, larger)
 
@@ -120,10 +124,10 @@ def _use_tensor_cores(case: Case) -> Iterator[Advice]:
     if case.variable(environment.TF32_OVERRIDE) == "0":
         yield advise("gpu.allow_tf32_again", name=environment.TF32_OVERRIDE)
     if capability is None or capability >= hardware.AMPERE:
-        yield advise("gpu.bfloat16", busy=busy, loop=case.loop)
+        yield advise("gpu.bfloat16", busy=busy, loop=case.loop, trains=case.trains)
         yield advise("gpu.tf32")
     else:
-        yield advise("gpu.float16", busy=busy, capability=capability, loop=case.loop)
+        yield advise("gpu.float16", busy=busy, capability=capability, loop=case.loop, trains=case.trains)
 
 
 def _left_with_tensor_cores(case: Case) -> float | None:

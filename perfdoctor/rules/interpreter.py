@@ -209,7 +209,7 @@ def _replace(loop: CostlyLoop, share: float) -> Advice:
 
 
 def _compile(case: Case) -> Iterable[Advice]:
-    if case.settings.get("compiled") == "yes":
+    if case.compiled:
         return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
     sharded = case.settings.get("parallel") in SHARDED

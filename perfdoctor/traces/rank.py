@@ -29,6 +29,7 @@ from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.loop import WholeSteps, find_loop
 from perfdoctor.traces.model import DeviceKind, HostKind, Trace
+from perfdoctor.traces.programs import only_passes_forward, runs_compiled
 from perfdoctor.traces.replay import without_profiler
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.shared_layers import exchanges_activations
@@ -167,6 +168,10 @@ def _uses(account: RankAccount) -> dict[str, str]:
         found["parallel"] = TENSOR
     if trace.matching(profiler.PASSES_ON, host.name).any():
         found["pipeline"] = "yes"
+    if not found.keys() & {"parallel", "loop"} and only_passes_forward(account):
+        found["trains"] = "no"
+    if runs_compiled(account):
+        found["compiled"] = "yes"
     return found
 
 

@@ -91,7 +91,7 @@ def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
     return fix("融合逐元素运算", f"{counters}每个逐元素运算都要完整地读写一遍它的张量。")
 
 
-def halve_bytes(*, bfloat16: bool, loop: str) -> Fix:
+def halve_bytes(*, bfloat16: bool, loop: str, trains: bool) -> Fix:
     kind = "bfloat16" if bfloat16 else "float16"
     return fix("把字节数减半", f"{kind} 的激活只需要 float32 一半的读写量。")
 
@@ -139,13 +139,13 @@ def allow_tf32_again(*, name: str) -> Fix:
     return fix(f"取消设置 {name}", "它被设为 0，处处禁用了 TF32。")
 
 
-def bfloat16(*, busy: Evidence | None, loop: str) -> Fix:
-    return fix("使用混合精度训练", f"{_tensor_cores(busy)}；bfloat16 的矩阵乘法可以用上它们。")
+def bfloat16(*, busy: Evidence | None, loop: str, trains: bool) -> Fix:
+    return fix(_mixed_precision(trains=trains), f"{_tensor_cores(busy)}；bfloat16 的矩阵乘法可以用上它们。")
 
 
-def float16(*, busy: Evidence | None, capability: float, loop: str) -> Fix:
+def float16(*, busy: Evidence | None, capability: float, loop: str, trains: bool) -> Fix:
     return fix(
-        "使用混合精度训练",
+        _mixed_precision(trains=trains),
         f"{_tensor_cores(busy)}；这块 GPU（计算能力 {capability:g}）的 Tensor Core 支持 float16。",
     )
 
@@ -159,6 +159,10 @@ def try_mixed_precision(*, bfloat16: bool, loop: str) -> Fix:
         "如果用 float32 训练，改用混合精度",
         "这块 GPU 的计数器看不出 Tensor Core 是否在工作；16 位的矩阵乘法在它们上面运行，快好几倍。",
     )
+
+
+def _mixed_precision(*, trains: bool) -> str:
+    return "使用混合精度训练" if trains else "使用混合精度计算"
 
 
 def _tensor_cores(busy: Evidence | None) -> str:

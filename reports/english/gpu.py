@@ -22,6 +22,11 @@ with torch.autocast('cuda', dtype=torch.float16):
 scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()""",
 }
 
+# Where nothing is trained.
+_FORWARD = """\
+with torch.inference_mode(), torch.autocast('cuda', dtype=torch.{dtype}):
+    outputs = model(inputs)"""
+
 # By how the ranks share the model.
 _MICRO_BATCHES = {
     "megatron": "--micro-batch-size 1   # or half of what it is, with --global-batch-size as it is\n"
@@ -145,12 +150,10 @@ def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
     )
 
 
-def halve_bytes(*, bfloat16: bool, loop: str) -> Fix:
-    return Fix(
-        "Halve the bytes",
-        f"Activations in {'bfloat16' if bfloat16 else 'float16'} need half the traffic of float32.",
-        (_BFLOAT16 if bfloat16 else _FLOAT16)[loop],
-    )
+def halve_bytes(*, bfloat16: bool, loop: str, trains: bool) -> Fix:
+    kind = "bfloat16" if bfloat16 else "float16"
+    why = f"Activations in {kind} need half the traffic of float32."
+    return Fix("Halve the bytes", why, _in_16_bits(kind, loop=loop, trains=trains))
 
 
 def fused_attention(*, softmax: float | None) -> Fix:
@@ -211,19 +214,19 @@ def allow_tf32_again(*, name: str) -> Fix:
     return Fix(f"Unset {name}", "It is set to 0 and forbids TF32 everywhere.", f"unset {name}")
 
 
-def bfloat16(*, busy: Evidence | None, loop: str) -> Fix:
+def bfloat16(*, busy: Evidence | None, loop: str, trains: bool) -> Fix:
     return Fix(
-        "Train in mixed precision",
+        f"{'Train' if trains else 'Compute'} in mixed precision",
         f"{_tensor_cores(busy)}; matrix products in bfloat16 run on them.",
-        _BFLOAT16[loop],
+        _in_16_bits("bfloat16", loop=loop, trains=trains),
     )
 
 
-def float16(*, busy: Evidence | None, capability: float, loop: str) -> Fix:
+def float16(*, busy: Evidence | None, capability: float, loop: str, trains: bool) -> Fix:
     return Fix(
-        "Train in mixed precision",
+        f"{'Train' if trains else 'Compute'} in mixed precision",
         f"{_tensor_cores(busy)}; this GPU (compute capability {capability:g}) has them for float16.",
-        _FLOAT16[loop],
+        _in_16_bits("float16", loop=loop, trains=trains),
     )
 
 
@@ -243,6 +246,12 @@ def try_mixed_precision(*, bfloat16: bool, loop: str) -> Fix:
         "times as fast.",
         (_BFLOAT16 if bfloat16 else _FLOAT16)[loop],
     )
+
+
+def _in_16_bits(dtype: str, *, loop: str, trains: bool) -> str:
+    if not trains:
+        return _FORWARD.format(dtype=dtype)
+    return (_BFLOAT16 if dtype == "bfloat16" else _FLOAT16)[loop]
 
 
 def _tensor_cores(busy: Evidence | None) -> str:

@@ -44,6 +44,28 @@ def test_without_such_work_nothing_is_advised() -> None:
     assert fixes(traced_memory=0.1) == []
 
 
+@pytest.mark.parametrize("cause", ["gpu.memory_bandwidth", "gpu.low_occupancy"])
+def test_what_is_compiled_is_not_told_to_compile(cause: str) -> None:
+    assert "model.compile()" in changes(finding(cause))
+    assert "model.compile()" not in changes(finding(cause, settings={"compiled": "yes"}))
+
+
+@pytest.mark.parametrize(
+    ("cause", "settings"),
+    [
+        ("gpu.no_tensor_cores", {"compute_capability": 8.0}),
+        ("gpu.no_tensor_cores", {"compute_capability": 7.5}),
+        ("gpu.memory_bandwidth", {}),
+    ],
+)
+def test_where_nothing_is_trained_no_loss_is_advised(cause: str, settings: dict[str, str | float]) -> None:
+    assert "backward()" in changes(finding(cause, settings=settings))
+    found = finding(cause, settings={**settings, "trains": "no"})
+    assert "torch.inference_mode(), torch.autocast" in changes(found)
+    assert "backward()" not in changes(found)
+    assert not any("Train" in title for title in titles(found))
+
+
 RUN = """
 import sys, torch
 linear = torch.nn.Linear(16, 16)

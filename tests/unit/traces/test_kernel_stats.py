@@ -44,6 +44,14 @@ def test_a_model_without_matrix_products_says_nothing_of_tensor_cores(tmp_path: 
     assert found["traced_softmax"] == pytest.approx(0.1)
 
 
+def test_the_softmax_of_a_loss_and_what_inductor_fuses_are_neither_attention_nor_layouts(tmp_path: Path) -> None:
+    loss = "void at::native::cunn_SoftMaxForwardReg<float, float, float, at::native::LogSoftMaxForwardEpilogue, long>"
+    fused = "triton_per_fused_add_clone_native_layer_norm_backward_transpose_view_7"
+    found = numbers(made((loss, 100), (fused, 200), ("batched_transpose_32x32_half", 100), (GEMM, 600)), tmp_path)
+    assert "traced_softmax" not in found
+    assert found["traced_layout"] == pytest.approx(0.1)
+
+
 def test_pageable_copies_are_told_from_pinned_ones(tmp_path: Path) -> None:
     trace = made((GEMM, 5000))
     for number, kind in enumerate(

@@ -105,3 +105,29 @@ def test_what_a_job_uses_is_told_by_marks_and_frames(names: list[str], uses: dic
     for name in names:
         made.span("python_function" if ".py" in name else "cpu_op", name, 10.0, 20.0)
     assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses == uses
+
+
+@pytest.mark.parametrize(
+    ("names", "calls", "uses"),
+    [
+        (["aten::addmm"], [], {"trains": "no"}),
+        (["aten::addmm", "autograd::engine::evaluate_function: AddmmBackward0"], [], {}),
+        (["aten::addmm", "Optimizer.step#Adam.step"], [], {}),
+        (["aten::addmm"], ["cudaGraphLaunch"], {}),  # it may hold a backward pass
+        (["Torch-Compiled Region: 0/0", "aten::addmm"], [], {"compiled": "yes", "trains": "no"}),
+        (["CompiledFunctionBackward", "aten::addmm"], [], {"compiled": "yes"}),
+    ],
+)
+def test_what_is_compiled_or_not_trained_is_told_by_operators(
+    names: list[str], calls: list[str], uses: dict[str, str], tmp_path: Path
+) -> None:
+    """An operator launches a kernel, after a kernel of something else that is half as long."""
+    made = MadeTrace()
+    made.gpu()
+    made.launch(GEMM, 0.0, 10.0, 510.0)
+    for name in names:
+        made.operator(name, 20.0, 30.0)
+    made.launch(GEMM, 21.0, 510.0, 1510.0)
+    for number, name in enumerate(calls):
+        made.call(name, 40.0 + number, 40.5 + number)
+    assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses == uses

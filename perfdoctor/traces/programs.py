@@ -1,0 +1,37 @@
+"""What kind of program a rank runs: whether compiled code launches its work, and whether it trains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.model import HostKind, distinct
+
+
+def runs_compiled(account: RankAccount) -> bool:
+    """Whether most of what devices work on was launched by code that torch.compile made."""
+    trace = account.trace
+    compiled = trace.matching(profiler.COMPILED, trace.host.name) & (trace.host.kind != HostKind.PYTHON)
+    if not compiled.any():
+        return False
+    thread, called = account.launched_at(np.arange(len(trace.device)))
+    inside = np.zeros(len(called), dtype=np.bool_)
+    for one in distinct(trace.host.thread[compiled]).tolist():
+        here = compiled & (trace.host.thread == one)
+        times = Intervals.union(trace.host.start[here], trace.host.end[here])
+        inside |= (thread == one) & (times.within(called, called + 1) > 0)
+    return bool(account.taken[inside].sum() >= thresholds.MOSTLY * max(account.taken.sum(), 1))
+
+
+def only_passes_forward(account: RankAccount) -> bool:
+    """Whether nothing is trained, as far as all operators and calls of a job on a device show."""
+    trace = account.trace
+    if not account.devices or not account.host.sees_operators:
+        return False
+    if not trace.matching(profiler.OF_ATEN, trace.host.name).any():
+        return False
+    return not any(
+        trace.matching(profiler.TRAINS, names).any() for names in (trace.host.name, trace.calls.name, trace.device.name)
+    )

@@ -241,6 +241,12 @@ def beside(fix: Proposed) -> Gain:
     return fix.frees(0.5, 1.0, 1.0).within(left)
 
 
+def by_overlap(fix: Proposed) -> Gain:
+    """What the rest of the time can hide: copies still take theirs."""
+    hidden = min(fix.share, 1 - fix.share)
+    return Gain(0.0, hidden, hidden)
+
+
 def by_tensor_cores(precision: str) -> Estimate:
     """What matrix kernels in full precision take longer than tensor cores would, by the peaks of the GPU.
 

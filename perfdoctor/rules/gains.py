@@ -174,7 +174,7 @@ GAINS: Mapping[str, Estimate] = {
     "gpu_idle.larger_batch": estimates.by_larger_batch,
     "gpu_idle.keep_values": estimates.of_line,
     "gpu_idle.pin_batches": estimates.UP_TO_ALL,
-    "gpu_idle.overlap_copies": estimates.UP_TO_ALL,
+    "gpu_idle.overlap_copies": estimates.by_overlap,
     "gpu_idle.make_on_gpu": estimates.UP_TO_ALL,
     "gpu_idle.growing_segments": estimates.UP_TO_ALL,
     "gpu_idle.keep_cache": estimates.UP_TO_ALL,

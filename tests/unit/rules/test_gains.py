@@ -13,6 +13,7 @@ from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.gains import CHANGES_STEP, GAINS
 from perfdoctor.rules.proposed import Gain
 from perfdoctor.rules.rule import times_rarer
+from tests.builders.cases import finding
 from tests.unit.reports.test_words import said
 
 PYTHON = "cpu.python_overhead"
@@ -32,6 +33,13 @@ def fixes_of(case: Case, cause: str) -> dict[str, Fix]:
 
 def test_every_estimate_is_for_a_piece_of_advice() -> None:
     assert GAINS.keys() - {one.id for one in said()} == set()
+
+
+@pytest.mark.parametrize(("share", "times"), [(0.2, 1 / 0.8), (0.5, 2.0), (0.9, 1 / 0.9)])
+def test_copies_hide_behind_no_more_than_the_rest(share: float, times: float) -> None:
+    found = worded_finding(finding("gpu.host_transfer", share=share, numbers={"traced_pageable": 0.0}))
+    overlapped = next(fix for fix in found.fixes if fix.title == "Copy without waiting")
+    assert overlapped.speedup_range == (1.0, pytest.approx(times))
 
 
 def test_what_changes_a_step_says_so_beside_its_gain() -> None:

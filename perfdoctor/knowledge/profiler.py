@@ -26,6 +26,8 @@ FROM_WORKERS = re.compile(rf"^enumerate\(DataLoader\)#{LOADER_WITH_WORKERS}")
 # What shows that a model is trained: nodes of autograd, a backward pass or an update, or a graph that may hold them.
 TRAINS = re.compile(r"(?i:backward|optimizer|adam|multi_tensor)|^autograd::|GraphLaunch")
 OF_ATEN = re.compile(r"^aten::")
+# Operators that compute on the CPU only: oneDNN's, and ATen's own for it.
+ON_CPU = re.compile(r"^aten::(mkldnn_|_slow_conv2d_|slow_conv3d_|_scaled_dot_product_flash_attention_for_cpu)")
 # What runs code that torch.compile made.
 COMPILED = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph)")
 SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")

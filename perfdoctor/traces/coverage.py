@@ -5,8 +5,12 @@ from __future__ import annotations
 from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.knowledge import thresholds
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.host import HostActivity
+from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import Trace
+from perfdoctor.traces.programs import computes_on_cpu
 
 _STEADY = (
     "profile later steps: torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...) "
@@ -22,7 +26,7 @@ def why_silent(account: RankAccount) -> str:
         unknown = unknown_device(trace)
         if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
             return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did is not known."
-        if trace.devices or len(trace.calls):
+        if (trace.devices or len(trace.calls)) and not computes_on_cpu(account):
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
     if account.window.length < thresholds.SHORTEST_TRACE_NS:
         return "The trace is shorter than a millisecond."
@@ -43,12 +47,14 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
             NotExamined("trace", f"Events of unknown kinds are left out: {unknown}.", "an issue with the trace")
         )
     if not len(trace.device):
-        enable = f"where the job uses one: {_WITH_DEVICE}"
-        found.append(NotExamined("trace", "No GPU activity is in the trace.", enable))
+        if trace.devices and computes_on_cpu(account):
+            why = "There is a GPU, and most of the time goes into operators that compute on the CPU only."
+            found.append(NotExamined("trace", why, "run it on the GPU: model.to('cuda'), and its inputs as well"))
+        else:
+            enable = f"where the job uses one: {_WITH_DEVICE}"
+            found.append(NotExamined("trace", "No GPU activity is in the trace.", enable))
     if not account.window.steps:
-        found.append(
-            NotExamined("trace", "The trace marks no steps, so all of it counts, start and end included.", _STEADY)
-        )
+        found += _missing_without_steps(account)
     if len(trace.device) and len(trace.host) and len(trace.calls) and not account.host.sees_operators:
         why = "Only a sample of the events is in the trace, so why the GPU is idle is known for a part of the time."
         found.append(NotExamined("trace", why, "record all events: trace fewer steps instead"))
@@ -58,6 +64,24 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
                 "trace", "The host's operators are not in the trace, so idle time has few reasons.", _WITH_DEVICE
             )
         )
+    return found
+
+
+def _missing_without_steps(account: RankAccount) -> list[NotExamined]:
+    """What it means that nothing marks the steps: on a GPU what the host did before it does not count."""
+    if not account.devices:
+        why = "The trace marks no steps, so all of it counts, start and end included."
+        return [NotExamined("trace", why, _STEADY)]
+    why = "The trace marks no steps, so all that its GPUs do counts, from their first event to their last."
+    found = [NotExamined("trace", why, _STEADY)]
+    window, recorded = account.window, account.host.recorded
+    before = Intervals.one(min(recorded.start.min(initial=window.start), window.start), window.start)
+    if before.total > window.length:
+        why = f"Of the {before.total / NS_PER_S:.3g} s before the first event of a GPU nothing counts."
+        fetching = (before & account.host.activity(account.host.main)[HostActivity.LOADING]).total
+        if fetching >= thresholds.REPORTED_SHARE * before.total:
+            why += f" In {fetching / NS_PER_S:.3g} s of them the main thread waits for a batch."
+        found.append(NotExamined("trace", why, _STEADY))
     return found
 
 

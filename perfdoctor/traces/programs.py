@@ -1,4 +1,4 @@
-"""What kind of program a rank runs: whether compiled code launches its work, and whether it trains."""
+"""What kind of program a rank runs: whether compiled code launches its work, whether it trains, and where it runs."""
 
 from __future__ import annotations
 
@@ -35,3 +35,13 @@ def only_passes_forward(account: RankAccount) -> bool:
     return not any(
         trace.matching(profiler.TRAINS, names).any() for names in (trace.host.name, trace.calls.name, trace.device.name)
     )
+
+
+def computes_on_cpu(account: RankAccount) -> bool:
+    """Whether most of the operators' time is in those that compute on the CPU only, and nothing calls a GPU."""
+    trace, operators = account.trace, account.operators
+    if len(trace.device) or len(trace.calls):
+        return False
+    own = operators.own_time()
+    on_cpu = trace.matching(profiler.ON_CPU, trace.host.name[operators.rows])
+    return bool(on_cpu.any() and own[on_cpu].sum() >= thresholds.MOSTLY * own.sum())

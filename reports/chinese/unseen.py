@@ -257,9 +257,20 @@ _TRACES = {
     "Events of unknown kinds are left out: {}.": "未知类型的事件没有计入：{}。",
     "an issue with the trace": "请提交 issue 并附上 trace",
     "No GPU activity is in the trace.": "trace 中没有 GPU 活动。",
+    "There is a GPU, and most of the time goes into operators that compute on the CPU only.": (
+        "有 GPU，但大部分时间花在只能在 CPU 上计算的算子中。"
+    ),
+    "run it on the GPU: model.to('cuda'), and its inputs as well": "把作业放到 GPU 上：model.to('cuda')，输入也要",
     "where the job uses one: {}": "如果作业使用 GPU：{}",
     "The trace marks no steps, so all of it counts, start and end included.": (
         "trace 没有标记训练步，所以全部计入，包括启动和结束。"
+    ),
+    "The trace marks no steps, so all that its GPUs do counts, from their first event to their last.": (
+        "trace 没有标记训练步，所以 GPU 从第一个事件到最后一个事件所做的全部计入。"
+    ),
+    "Of the {} s before the first event of a GPU nothing counts.": "GPU 的第一个事件之前的 {} 秒都不计入。",
+    "Of the {} s before the first event of a GPU nothing counts. In {} s of them the main thread waits for a batch.": (
+        "GPU 的第一个事件之前的 {} 秒都不计入，其中主线程有 {} 秒在等待一个批次。"
     ),
     "profile later steps: {} and prof.step() in the loop": "对更晚的训练步做性能分析：{}，并在循环中调用 prof.step()",
     "record all events: trace fewer steps instead": "记录全部事件：改为 trace 更少的步数",

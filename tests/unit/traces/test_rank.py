@@ -7,7 +7,7 @@ import pytest
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import measure_trace, summarize
 from perfdoctor.traces.reader import read_trace
-from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
+from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, LOADER, MadeTrace
 
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)"
 FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>>()"
@@ -131,3 +131,39 @@ def test_what_is_compiled_or_not_trained_is_told_by_operators(
     for number, name in enumerate(calls):
         made.call(name, 40.0 + number, 40.5 + number)
     assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses == uses
+
+
+@pytest.mark.parametrize(
+    ("fetched", "noted"),
+    [
+        (0.0, None),
+        (100_000.0, "Of the 0.5 s before the first event of a GPU nothing counts. "
+         "In 0.1 s of them the main thread waits for a batch."),
+    ],
+)  # fmt: skip
+def test_what_lies_before_the_first_event_of_a_gpu_is_told_to_count_for_nothing(
+    fetched: float, noted: str | None, tmp_path: Path
+) -> None:
+    """Without marks of steps; a host that fetches a batch, and prepares it, for far longer than the GPU works."""
+    made = MadeTrace()
+    made.gpu()
+    if fetched:
+        made.annotation(LOADER, 0.0, fetched)
+    made.operator("aten::copy_", 499_000.0, 499_900.0)
+    made.launch(GEMM, 499_990.0, 500_000.0, 510_000.0)
+    missing = [str(one.reason) for one in summarize(read_trace(made.write(tmp_path / "trace.json"))).missing]
+    assert "The trace marks no steps, so all that its GPUs do counts, from their first event to their last." in missing
+    assert [why for why in missing if "before the first event" in why] == ([] if noted is None else [noted])
+
+
+@pytest.mark.parametrize(("operator", "silent"), [("aten::mkldnn_convolution", False), ("aten::addmm", True)])
+def test_a_gpu_that_nothing_uses_does_not_keep_a_job_on_the_cpu_from_its_verdict(
+    operator: str, silent: bool, tmp_path: Path
+) -> None:
+    made = MadeTrace()
+    made.gpu()
+    made.operator(operator, 0.0, 5000.0)
+    made.operator("aten::relu", 5000.0, 5500.0)
+    rank = summarize(read_trace(made.write(tmp_path / "trace.json")))
+    assert bool(rank.silence) is silent
+    assert any(str(one.reason).startswith("There is a GPU") for one in rank.missing) is not silent

@@ -28,6 +28,8 @@ TRAINS = re.compile(r"(?i:backward|optimizer|adam|multi_tensor)|^autograd::|Grap
 OF_ATEN = re.compile(r"^aten::")
 # Operators that compute on the CPU only: oneDNN's, and ATen's own for it.
 ON_CPU = re.compile(r"^aten::(mkldnn_|_slow_conv2d_|slow_conv3d_|_scaled_dot_product_flash_attention_for_cpu)")
+# Operators that compute on a GPU only: cuDNN's and MIOpen's, and fused attention of CUDA and HIP.
+ON_GPU = re.compile(r"^aten::_?(cudnn_(?!is_acceptable)|miopen_|flash_attention_|efficient_attention_)")
 # What runs code that torch.compile made.
 COMPILED = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph)")
 SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import NotExamined
-from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.host import HostActivity
@@ -26,8 +26,11 @@ def why_silent(account: RankAccount) -> str:
         unknown = unknown_device(trace)
         if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
             return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did is not known."
-        if (trace.devices or len(trace.calls)) and not computes_on_cpu(account):
+        shown = trace.devices or len(trace.calls) or trace.matching(profiler.ON_GPU, trace.host.name).any()
+        if shown and not computes_on_cpu(account):
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
+    if not len(trace.device) + len(trace.host) + len(trace.calls):
+        return "The trace holds no event of a kind that torch.profiler writes: older profilers name none."
     if account.window.length < thresholds.SHORTEST_TRACE_NS:
         return "The trace is shorter than a millisecond."
     return ""

@@ -204,6 +204,9 @@ _TRACES = {
     "The trace is of a device that perfdoctor does not know ({}); what it did is not known.": (
         "trace 来自 perfdoctor 不认识的设备（{}）；无法知道它做了什么。"
     ),
+    "The trace holds no event of a kind that torch.profiler writes: older profilers name none.": (
+        "trace 中没有 torch.profiler 所写种类的事件：更早的性能分析器不写种类。"
+    ),
     "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity.": (
         "有 GPU，但 trace 中没有它的任何活动：请在记录时包含 GPU 活动。"
     ),

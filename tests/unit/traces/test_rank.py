@@ -167,3 +167,23 @@ def test_a_gpu_that_nothing_uses_does_not_keep_a_job_on_the_cpu_from_its_verdict
     rank = summarize(read_trace(made.write(tmp_path / "trace.json")))
     assert bool(rank.silence) is silent
     assert any(str(one.reason).startswith("There is a GPU") for one in rank.missing) is not silent
+
+
+@pytest.mark.parametrize(
+    ("operator", "silent"), [("aten::cudnn_convolution", True), ("aten::cudnn_is_acceptable", False)]
+)
+def test_operators_of_a_gpu_show_that_its_activity_was_not_recorded(
+    operator: str, silent: bool, tmp_path: Path
+) -> None:
+    made = MadeTrace()
+    made.operator("aten::conv2d", 0.0, 5000.0)
+    made.operator(operator, 1000.0, 4000.0)
+    found = summarize(read_trace(made.write(tmp_path / "trace.json"))).silence
+    assert ("record it with its GPU activity" in str(found)) is silent
+
+
+def test_events_without_a_kind_are_not_called_a_short_trace(tmp_path: Path) -> None:
+    """As PyTorch's profiler wrote them before there was Kineto: names and threads only."""
+    made = MadeTrace()
+    made.events.append({"ph": "X", "name": "aten::conv2d", "pid": "CPU functions", "tid": 1, "ts": 1.0, "dur": 9e6})
+    assert "of a kind" in str(summarize(read_trace(made.write(tmp_path / "trace.json"))).silence)

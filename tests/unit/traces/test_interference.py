@@ -69,7 +69,7 @@ def test_kernels_that_take_longer_beside_a_collective_are_told(tmp_path: Path) -
     assert sum(share for cause, share in shares(diagnosis).items() if cause.startswith("communication.")) < 0.001
     assert told(diagnosis, "gpu.compute", "beside a collective") == pytest.approx(SLOWER, rel=0.03)
     # Eight kernels of 500 us, each 0.2 ms longer: 1.6 ms of a step of 9.6 ms.
-    assert told(diagnosis, "gpu.compute", "of each step") == pytest.approx(1.6, rel=0.05)
+    assert told(diagnosis, "gpu.compute", "per step") == pytest.approx(1.6, rel=0.05)
     found = next(one for one in diagnosis.findings if one.cause == "gpu.compute")
     [fix] = [one for one in found.fixes if one.title == "Give collectives fewer multiprocessors"]
     assert fix.predicted_speedup == pytest.approx(9.6 / 8.0, abs=0.02)

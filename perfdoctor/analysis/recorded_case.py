@@ -21,6 +21,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OV
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double
+from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
@@ -92,6 +93,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         done_afterwards=done_afterwards(accounts),
         hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
         outside_torch=outside_torch(accounts),
+        exchanged_besides=read_exchanges(job.stacks).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )

@@ -64,7 +64,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame, calls_backward, calls_model, in_loader, is_import, reads_tensors
+from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
 from perfdoctor.knowledge.libraries import (
     COMM_HOOK,
     DDP,
@@ -80,6 +80,7 @@ from perfdoctor.knowledge.libraries import (
     USES,
 )
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
+from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
@@ -93,7 +94,6 @@ if TYPE_CHECKING:
     from perfdoctor.recording.own_source import SourceCall
     from perfdoctor.recording.reader import Recording
     from perfdoctor.timeline.job import JobTimeline
-    from perfdoctor.timeline.stacks import Stacks
 
 Settings = dict[str, str | float]
 # What is often done in some rounds of a loop only, and which locations belong to it.
@@ -138,7 +138,7 @@ def read_code_settings(job: JobTimeline) -> Settings:
     elif enough:
         found["loader"] = "no"
     if enough:
-        activations = "tensor_parallel" in found or _exchanges_activations(job.stacks)
+        activations = "tensor_parallel" in found or read_exchanges(job.stacks).are_activations
         found.setdefault("parallel", TENSOR if activations else "no")
     in_source = _said_in_source(job.source_calls)
     if enough:  # its frames would have been seen
@@ -164,17 +164,6 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
     return found
-
-
-def _exchanges_activations(stacks: Stacks) -> bool:
-    """Whether most of what the job itself exchanges belongs to layers: in the forward pass, and as much again back."""
-    whole, forward = 0.0, 0.0
-    for number, amount_ns in stacks.spent_ns().items():
-        location, frames = stacks.locations[number], stacks.frames[number]
-        if location.phase == "gradient sync" and not location.in_evaluation:
-            whole += amount_ns
-            forward += amount_ns * (calls_model(frames) and not calls_backward(frames))
-    return whole > 0 and 2 * forward >= thresholds.MOSTLY * whole
 
 
 def _exchanges_again(job: JobTimeline, found: Settings) -> AccumulatingLoop | None:

@@ -12,6 +12,7 @@ from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import compute_rarely
+from perfdoctor.rules.neighbours import without_neighbours
 from perfdoctor.rules.optimizer import fuse_optimizer, update_share
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.threads import cores_of_arithmetic, limited_threads, sets_threads
@@ -132,7 +133,7 @@ def _uses_pool(case: Case, threads: int) -> bool:
 
 def is_unequal(case: Case) -> bool:
     """Whether ranks wait for those that have more to do: the work is to be spread before it is to be cheaper."""
-    return imbalance(case.late) >= thresholds.MIN_SHARE
+    return without_neighbours(case, imbalance(case.late)) >= thresholds.MIN_SHARE
 
 
 def _how_long_they_wait(case: Case) -> tuple[Message, ...]:

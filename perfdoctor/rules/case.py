@@ -85,6 +85,7 @@ class Case:
         done_afterwards: functions that compute below the model's passes: ``(line, fraction of the wall time)``.
         hooks: lines of functions that torch calls in the middle of a pass, and that only read something out.
         outside_torch: functions that mostly run in Python's interpreter or in libraries other than torch, likewise.
+        exchanged_besides: lines that call collectives outside of the model's passes: ``(line, fraction of the time)``.
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         watched_s: seconds watched.
@@ -110,6 +111,7 @@ class Case:
     done_afterwards: tuple[tuple[str, float], ...] = ()
     hooks: tuple[str, ...] = ()
     outside_torch: tuple[tuple[str, float], ...] = ()
+    exchanged_besides: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()
     watched_s: float = 0.0

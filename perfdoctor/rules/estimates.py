@@ -178,8 +178,20 @@ def by_smaller_groups(fix: Proposed) -> Gain:
     Each of n ranks in a ring sends 2 (n - 1) / n of what is reduced, and a group's batch is half as large.
     """
     half = max(1, fix["world"] // 2)
-    saved = 1 - (1 - 1 / half) / (1 - 1 / (2 * half)) / 2
+    saved = of_layers(fix.case, fix.share) * (1 - (1 - 1 / half) / (1 - 1 / (2 * half)) / 2)
     return fix.frees(0.0, saved / 2, saved)
+
+
+def half_of_layers(fix: Proposed) -> Gain:
+    """Up to half of what layers exchange."""
+    half = of_layers(fix.case, fix.share) / 2
+    return fix.frees(0.0, half, half)
+
+
+def of_layers(case: Case, share: float) -> float:
+    """The part of an exchange that is for layers which ranks share, and not for what the script exchanges besides."""
+    besides = sum(part for _, part in case.exchanged_besides)
+    return max(0.0, 1 - besides / share) if share else 0.0
 
 
 def less_often(fix: Proposed) -> Gain:

@@ -150,8 +150,8 @@ GAINS: Mapping[str, Estimate] = {
     "communication.use_buckets": estimates.UP_TO_ALL,
     "communication.no_data_parallel": estimates.UP_TO_ALL,
     "tensor_parallel.smaller_groups": estimates.by_smaller_groups,
-    "tensor_parallel.half_precision": estimates.HALF,
-    "tensor_parallel.larger_batch": estimates.HALF,
+    "tensor_parallel.half_precision": estimates.half_of_layers,
+    "tensor_parallel.larger_batch": estimates.half_of_layers,
     # What a GPU works at.
     "gpu.more_micro_batches": estimates.value("waiting", 0.0),
     "gpu.checkpoint_less": estimates.without_checkpoints,

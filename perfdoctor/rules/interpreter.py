@@ -60,10 +60,13 @@ def _is_own_python(case: Case) -> bool:
     """Whether most of it is the interpreter, at work on the job's own Python: torch has no part in it.
 
     The interpreter runs torch's modules as well; where it is known which functions of the job's own run without torch,
-    they have to take so much of the time.
+    they have to take so much of the time. Where none does, torch's must not be what their lines mostly call.
     """
     outside = sum(share for _, share in case.outside_torch)
-    known = not case.outside_torch or outside >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
+    if case.outside_torch:
+        known = outside >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
+    else:
+        known = case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) <= thresholds.MOSTLY
     return known and _own_python(case) >= thresholds.MOSTLY
 
 

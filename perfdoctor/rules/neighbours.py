@@ -31,6 +31,15 @@ def by_neighbours(case: Case) -> bool:
     return has_neighbours(case) and (not is_crowded(case) or neighbours > used)
 
 
+def without_neighbours(case: Case, share: float) -> float:
+    """What a share of the time would be of the time without queueing for cores that others take.
+
+    Whether something is worth a word does not depend on who else runs on the machine just now.
+    """
+    queueing = case.share(CONTENTION) if by_neighbours(case) else 0.0
+    return min(1.0, share / max(1 - queueing, thresholds.LEAST_LEFT))
+
+
 def with_queueing(case: Case, cause: str) -> float:
     """By what factor a cause's work costs more than its own time: main threads queue for a core to do it.
 

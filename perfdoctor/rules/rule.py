@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from perfdoctor.causes import CAUSES
+from perfdoctor.causes import CAUSES, CONTENTION
 from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.results.edits import more_rarely
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.gains import freed, with_gain
+from perfdoctor.rules.neighbours import without_neighbours
 
 Fixes = Iterable[Fix | Advice]
 # What shows how much of a cause may be a profiler's own doing.
@@ -60,9 +61,10 @@ class Rule:
     def __call__(self, case: Case) -> Finding | None:
         """The finding; None where the cause takes too little time to be reported."""
         share = case.share(self.cause)
-        if share < thresholds.REPORTED_SHARE:
+        alone = share if self.cause == CONTENTION else without_neighbours(case, share)
+        if alone < thresholds.REPORTED_SHARE:
             return None
-        fixes = by_gain(tuple(self._with_gains(case)))[: 1 if share < thresholds.MIN_SHARE else None]
+        fixes = by_gain(tuple(self._with_gains(case)))[: 1 if alone < thresholds.MIN_SHARE else None]
         return Finding(
             self.cause,
             share,

@@ -47,8 +47,8 @@ def besides_gradients_refuted() -> str:
 def exchange_rarely(*, line: str | None, share: float) -> Fix:
     return fix(
         f"让 {line} 的交换更少发生" if line else "更少地交换",
-        f"除梯度之外，脚本自己调用的集合通信占 {percent(share)} 的时间。损失函数需要的必须保留，其余不必每步都交换。"
-        "所有 rank 必须在相同的步调用它们。",
+        f"除训练本身所需之外，脚本自己调用的集合通信占 {percent(share)} 的时间。"
+        "损失函数需要的必须保留，其余不必每步都交换。所有 rank 必须在相同的步调用它们。",
     )
 
 

@@ -142,9 +142,9 @@ def besides_gradients_refuted() -> str:
 def exchange_rarely(*, line: str | None, share: float) -> Fix:
     return Fix(
         f"Do the exchange at {line} more rarely" if line else "Exchange more rarely",
-        f"The script calls collectives itself for {percent(share)} of the time, besides those of the gradients. What "
-        "the loss needs has to stay; the rest need not be exchanged in each step. All ranks have to call them in the "
-        "same steps.",
+        f"The script calls collectives itself for {percent(share)} of the time, besides those of its training passes. "
+        "What the loss needs has to stay; the rest need not be exchanged in each step. All ranks have to call them in "
+        "the same steps.",
         "if step % 100 == 0: ...  # around the exchange; what is kept until then goes in one",
     )
 

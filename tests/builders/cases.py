@@ -25,6 +25,7 @@ def finding(
     neighbours: tuple[Neighbour, ...] = (),
     afterwards: tuple[tuple[str, float], ...] = (),
     outside: tuple[tuple[str, float], ...] = (),
+    exchanged: tuple[tuple[str, float], ...] = (),
     late: float = 0.0,
     **phases: float,
 ) -> Finding:
@@ -42,7 +43,7 @@ def finding(
     case = Case(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
-        neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside,
+        neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside, exchanged_besides=exchanged,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

@@ -220,6 +220,8 @@ def test_own_python_is_not_told_to_compile() -> None:
     assert not {"compile", "DataLoader"} & set(changes(own).replace("(", " ").split())
     mixed = finding("cpu.python_overhead", numbers={"interpreter_code": 0.6}, lines=lines, below={"torch": 0.5})
     assert titles(mixed)[1] == "Use fewer, larger operations at a.py:3 Env.obs"
+    torchs = finding("cpu.python_overhead", numbers={"interpreter_code": 0.6}, lines=lines, below={"torch": 0.9})
+    assert "Compile the model" in titles(torchs)
     dispatch = finding("cpu.python_overhead", numbers={"interpreter_code": 0.2}, lines=lines)
     assert titles(dispatch)[:2] == ["Use fewer, larger operations at a.py:3 Env.obs", "Compile the model"]
 

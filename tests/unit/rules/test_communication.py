@@ -209,3 +209,13 @@ def test_a_job_that_accumulates_in_one_loop_sees_its_own_condition() -> None:
     change = next(fix.change for fix in found.fixes if "once per update" in fix.title)
     assert change.startswith("last = (i + 1) % parts == 0\nwith contextlib.nullcontext() if last else model.no_sync():")
     assert "learning rate" not in change
+
+
+@pytest.mark.parametrize(("neighbours", "fixes"), [(1.2, True), (0.0, False)])
+def test_how_much_is_advised_does_not_depend_on_who_else_uses_the_cores(neighbours: float, fixes: bool) -> None:
+    """0.07 of the time are 0.13 of what 0.45 of queueing leaves; queueing of the job's own making is its own fault."""
+    settings: dict[str, str | float] = {"parallel": "ddp", "exchanges_again": "train.py:30 main", "cores": 2.0}
+    numbers = {"neighbour_cores": neighbours, "job_cores": 0.8, "runnable_threads": 1.5}
+    beside = {"cpu.contention": 0.45}
+    found = finding("communication.bandwidth", share=0.07, settings=settings, numbers=numbers, beside=beside, ranks=2)
+    assert (len(found.fixes) > 1) == fixes

@@ -29,6 +29,18 @@ def test_half_as_many_ranks_for_each_layer_exchange_less(world: str, code: str, 
     assert fix.speedup_range == pytest.approx((1.0, 1 / (1 - saved)))
 
 
+def test_what_the_script_exchanges_besides_is_to_be_exchanged_rarely() -> None:
+    found = finding("communication.latency", share=0.4, settings=SHARED, ranks=2)
+    assert "more rarely" not in str(titles(found))
+    alone = found.predicted_speedup
+    besides = (("train.py:9 norms", 0.2), ("train.py:7 log", 0.02))
+    found = finding("communication.latency", share=0.4, settings=SHARED, ranks=2, exchanged=besides)
+    rarely = next(fix for fix in found.fixes if fix.title == "Do the exchange at train.py:9 norms more rarely")
+    assert rarely.predicted_speedup == pytest.approx(1 / (1 - 0.22))
+    groups = next(fix for fix in found.fixes if fix.title == "Share layers among fewer ranks")
+    assert (groups.predicted_speedup or 9.0) < (alone or 0.0)
+
+
 def test_sixteen_bits_are_for_gpus() -> None:
     for gpus, told in ((0.0, False), (2.0, True)):
         numbers = {"gpus": gpus} if gpus else {}

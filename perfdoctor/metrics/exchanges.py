@@ -1,0 +1,55 @@
+"""What collectives that Python calls are for, by where they are called: the model's layers, or something besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import calls_backward, calls_model
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.stacks import Stacks
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Nanoseconds of main threads in collectives. DistributedDataParallel calls none in Python, but for hooks.
+
+    Attributes:
+        forward: in the model's forward pass.
+        backward: in the backward pass.
+        besides: outside of both, by the job's own line.
+        spent: of main threads in all.
+    """
+
+    forward: float = 0.0
+    backward: float = 0.0
+    besides: Amounts[str] = field(default_factory=Amounts)
+    spent: float = 0.0
+
+    @property
+    def are_activations(self) -> bool:
+        """Whether most is for layers that ranks share: in the forward pass, and as much again in the backward pass."""
+        whole = self.forward + self.backward + self.besides.total
+        return whole > 0 and 2 * self.forward >= thresholds.MOSTLY * whole
+
+    def besides_passes(self) -> tuple[tuple[str, float], ...]:
+        """Lines that call collectives outside of the passes, each with its fraction of the time, the largest first."""
+        parts = sorted(self.besides.items(), key=lambda one: -one[1])
+        return tuple((line, amount / self.spent) for line, amount in parts if line)
+
+
+def read_exchanges(stacks: Stacks) -> Exchanges:
+    """The exchanges of a job; what evaluates is left out."""
+    spent = stacks.spent_ns()
+    forward, backward, besides = 0.0, 0.0, Amounts[str]()
+    for number, amount_ns in spent.items():
+        location, frames = stacks.locations[number], stacks.frames[number]
+        if location.phase != "gradient sync" or location.in_evaluation:
+            continue
+        if calls_backward(frames):
+            backward += amount_ns
+        elif calls_model(frames):
+            forward += amount_ns
+        else:
+            besides[location.line] += amount_ns
+    return Exchanges(forward, backward, besides, spent.total)

@@ -1,0 +1,36 @@
+"""Collectives that Python calls, by where they are called."""
+
+import pytest
+
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.exchanges import read_exchanges
+from perfdoctor.timeline.stacks import Stacks
+from tests.builders import jobs
+
+TORCH = "/v/lib/python3.11/site-packages/torch"
+MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1)
+BACKWARD = Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 1)
+EXCHANGE = Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 1)
+
+
+def line(number: int) -> Frame:
+    return Frame("/job/train.py", "main", number)
+
+
+def test_exchanges_are_told_apart_by_what_calls_them() -> None:
+    forward, backward = (line(3), MODULE, EXCHANGE), (line(4), BACKWARD, EXCHANGE)
+    besides = [(line(number), EXCHANGE) for number in (6, 6, 7)]
+    idle = (line(1),)
+    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, backward, *besides, idle, times=600, every_s=0.01)))
+    assert found.forward / found.spent == pytest.approx(1 / 6, abs=0.01)
+    assert found.backward / found.spent == pytest.approx(1 / 6, abs=0.01)
+    [(first, most), (second, less)] = found.besides_passes()
+    assert (first, second) == ("/job/train.py:6 main", "/job/train.py:7 main")
+    assert (most, less) == pytest.approx((2 / 6, 1 / 6), abs=0.01)
+    assert not found.are_activations
+
+
+def test_without_stacks_nothing_is_exchanged() -> None:
+    found = read_exchanges(Stacks.read([]))
+    assert not found.are_activations
+    assert found.besides_passes() == ()

@@ -99,6 +99,8 @@ USES: tuple[Use, ...] = (
         "_query_table_with_indices_mapping",
     ),
     _use("dataset", "arrow", rf"{INSTALLED}/datasets/arrow_dataset\.py", "__getitem__ __getitems__ _getitem"),
+    # and a stream of them, which is split between workers by its shards
+    _use("streamed", "yes", rf"{INSTALLED}/datasets/iterable_dataset\.py"),
     # Rows of a data frame, which are made anew each time that one is asked for
     _use("dataset", "rows of a table", rf"{INSTALLED}/pandas/core/(?:indexing|series)\.py"),
     _use("dataset", "rows of a table", rf"{INSTALLED}/polars/dataframe/frame\.py", "__getitem__ row"),

@@ -215,8 +215,10 @@ def by_workers(fix: Proposed) -> Gain | None:
     if plan is None:
         return None
     low, high = fix.case.range_of(fix.cause)
+    streamed = fix.case.settings.get("streamed") == "yes"
     # Without free cores a worker takes one from the arithmetic; what comes over a network may be all that it carries.
-    known = low if plan.cores is not None and not fix.case.comes_over_network(fix.cause) else 0.0
+    # And a stream of few shards keeps few workers busy.
+    known = low if plan.cores is not None and not fix.case.comes_over_network(fix.cause) and not streamed else 0.0
     return Gain(min(known, max(0.0, 1 - plan.worst)), min(share, 1 - plan.pace), min(high, 1 - plan.best))
 
 

@@ -240,6 +240,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         threads=plan.threads,
         pin=_should_pin(case),
         divides=not case.uses_gpu,
+        streamed=case.settings.get("streamed") == "yes",
         tight=_lacking_memory(case, plan),
         shared=_little_shared_memory(case),
     )

@@ -42,6 +42,9 @@ _DATA = {
     "in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm": (
         "在容器中：docker run --shm-size=8g，或在 /dev/shm 挂载 medium 为 Memory 的 emptyDir"
     ),
+    "datasets splits a stream by its shards: stream.num_shards has to be {} or more, by more files": (
+        "datasets 按分片划分数据流：stream.num_shards 至少要有 {}，可用更多文件"
+    ),
     "An IterableDataset must split its data by torch.utils.data.get_worker_info() first.": (
         "IterableDataset 必须先用 torch.utils.data.get_worker_info() 划分数据。"
     ),

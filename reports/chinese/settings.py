@@ -36,6 +36,7 @@ NAMES = {
     "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",
     "dataset": "样本的来源",
+    "streamed": "流式读取数据集",
     "environments": "环境的推进方式",
     "helpers": "向其他进程请求什么",
     "parallel": "各 rank 分担模型的方式",

@@ -17,6 +17,7 @@ def more(
     threads: int | None,
     pin: bool,
     divides: bool,
+    streamed: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
 ) -> Fix:

@@ -36,6 +36,7 @@ NAMES = {
     "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",
     "dataset": "What samples are taken from",
+    "streamed": "Streams its dataset",
     "environments": "How environments are stepped",
     "helpers": "What other processes are asked for",
     "parallel": "How ranks share the model",

@@ -27,6 +27,7 @@ def more(
     threads: int | None,
     pin: bool,
     divides: bool,
+    streamed: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
 ) -> Fix:
@@ -43,9 +44,15 @@ def more(
         fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
         change += f"\ntorch.set_num_threads({fewer})  # leaves the workers their cores"
     also_why, also = _beside_workers(threads, tight, shared)
-    divided = "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
+    divided = (
+        "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first." if now == 0 else ""
+    )
+    if streamed:
+        divided = (
+            f"\n# datasets splits a stream by its shards: stream.num_shards has to be {useful} or more, by more files"
+        )
     title = _titled(f"Use {counted(useful, 'loader worker')}", threads)
-    return Fix(title, f"{why}{also_why}.", change + also + (divided if now == 0 else ""))
+    return Fix(title, f"{why}{also_why}.", change + also + divided)
 
 
 def take_over(

@@ -475,3 +475,13 @@ def test_workers_that_are_alike_or_idle_are_not_called_uneven(busiest: float, fo
 def test_what_opens_a_file_of_many_samples_does_so_once(call: str, part: float, advised: bool) -> None:
     case = replace(job(0.5, 0), library_calls={CAUSE: ((call, part),)})
     assert ("Open the file of many samples once" in [fix.title for fix in worded_fixes(first(case))]) == advised
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_stream_needs_shards_for_its_workers(streamed: bool) -> None:
+    settings: dict[str, str | float] = {"cores": 16.0, **({"streamed": "yes"} if streamed else {})}
+    found = first(job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.4}, settings=settings))
+    fix = next(fix for fix in found.fixes if fix.title == "Use 5 loader workers")
+    assert fix.speedup_range is not None
+    assert (fix.speedup_range[0] == 1.0) == streamed
+    assert ("stream.num_shards has to be 5 or more" in fix.change) == streamed

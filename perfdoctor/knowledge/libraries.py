@@ -120,6 +120,9 @@ USES: tuple[Use, ...] = (
     _use("watched_by", "Scalene", rf"{INSTALLED}/scalene/.*\.py"),
 )  # fmt: skip
 
+# Calls that save arrays and pack them with zlib, as ``library_calls`` names them.
+COMPRESS = frozenset(("numpy savez_compressed",))
+
 # What an input is made of, by the packages whose frames are innermost while it is prepared (``package_of``).
 PREPARED: dict[str, frozenset[str]] = {
     "images": frozenset(("PIL", "cv2", "imageio", "skimage", "torchvision", "albumentations", "kornia")),

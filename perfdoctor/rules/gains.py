@@ -119,6 +119,7 @@ GAINS: Mapping[str, Estimate] = {
     "io.raise_limit": estimates.UP_TO_ALL,
     "io.save_behind": estimates.beside,
     "io.save_less_often": estimates.less_often,
+    "io.save_unpacked": estimates.value("share", 0.5),
     "io.log_less_often": estimates.less_often,
     "io.another_thread": estimates.beside,
     "io.keep_in_memory": estimates.UP_TO_ALL,

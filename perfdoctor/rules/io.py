@@ -7,6 +7,7 @@ from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY, PAGE_BYTES
+from perfdoctor.knowledge.libraries import COMPRESS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, rarer, times_rarer
@@ -135,6 +136,9 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
     times = times_rarer(share)
     yield from _raise_limit(_reached(case, _WRITE_LIMITS, share))
+    packed = sum(part for call, part in case.library_calls.get(CHECKPOINT_WRITE, ()) if call in COMPRESS)
+    if packed >= thresholds.MOSTLY:
+        yield advise("io.save_unpacked", share=packed * share)
     yield advise(
         "io.save_behind",
         path=path,

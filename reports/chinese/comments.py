@@ -247,6 +247,7 @@ _RANKS = {
     "around the forward pass too, or nothing is saved": "前向传播也要包住，否则没有任何节省",
     "the batches of one update": "一次更新的各个批次",
     "an update then has {} times the samples: adapt the learning rate": "每次更新的样本数因此是 {} 倍：请调整学习率",
+    "instead of numpy.savez_compressed": "而不是 numpy.savez_compressed",
     "each of both groups gets samples of its own": "两组各取自己的样本",
     "without parallelize_module; each rank gets samples of its own": (
         "不再用 parallelize_module；每个 rank 取自己的样本"

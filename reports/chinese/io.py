@@ -174,6 +174,14 @@ def save_less_often(*, share: float, times: int, bearable: float, loop: str, whe
     )
 
 
+def save_unpacked(*, share: float) -> Fix:
+    return fix(
+        "保存时不压缩",
+        f"保存这些数组占 {percent(share)} 的时间，其中大部分用于压缩：zlib 只用一个核，而权重几乎不会变小"
+        "（20 MB 随机数用了 0.53 秒而不是 0.02 秒，只小了 7%）。",
+    )
+
+
 def faster_storage() -> Fix:
     return fix("先保存到更快的存储", "先写到本地高速磁盘，再由另一个进程搬走，训练步就能更早继续。")
 

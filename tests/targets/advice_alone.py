@@ -615,6 +615,14 @@ def a_checkpoint_on_the_local_disk_is_whole() -> None:
 
 
 @check
+def arrays_that_are_not_packed_are_the_same() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = {"weights": numpy.arange(6.0).reshape(2, 3)}
+        run("io.save_unpacked", {"numpy": numpy, "path": f"{folder}/arrays.npz", "arrays": arrays})
+        assert (numpy.load(f"{folder}/arrays.npz")["weights"] == arrays["weights"]).all()
+
+
+@check
 def half_of_what_is_held_out_is_evaluated() -> None:
     half = run("evaluation.subset", {"held_out": Numbers(16)})["held_out"]
     assert [int(half[number][0]) for number in range(len(half))] == list(range(0, 16, 2))

@@ -340,6 +340,15 @@ def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
     assert title not in titles(finding("io.checkpoint_write", settings=settings, path="/dev/shm/a.pt"))
 
 
+@pytest.mark.parametrize(("call", "told"), [("numpy savez_compressed", True), ("numpy savez", False)])
+def test_what_packs_arrays_is_told_not_to(call: str, told: bool) -> None:
+    cause = "io.checkpoint_write"
+    trainers = (Trainer(0, 100, {}, {}, {}, (), 0),)
+    case = Case({cause: 0.4, "cpu.model_compute": 0.6}, trainers, {}, library_calls={cause: ((call, 0.9),)})
+    found = next(one for one in find(case)[0] if one.cause == cause)
+    assert ("Save without compressing" in titles(worded_finding(found))) == told
+
+
 def test_a_job_without_workers_is_told_of_no_copies_in_workers() -> None:
     assert any("each worker" in fix.why for fix in finding("io.swap", workers=4).fixes)
     assert not any("worker" in fix.why + fix.title for fix in finding("io.swap").fixes)

@@ -248,8 +248,8 @@ def save_less_often(*, share: float, times: int, bearable: float, loop: str, whe
 def save_unpacked(*, share: float) -> Fix:
     return Fix(
         "Save without compressing",
-        f"Packing is most of the {percent(share)} of the time that saving these arrays takes: zlib works on one core, and "
-        "weights hardly get smaller (20 MB of random numbers took 0.53 s instead of 0.02, for 7% less).",
+        f"Packing is most of the {percent(share)} of the time that saving these arrays takes: zlib works on one core, "
+        "and weights hardly get smaller (20 MB of random numbers took 0.53 s instead of 0.02, for 7% less).",
         "numpy.savez(path, **arrays)  # instead of numpy.savez_compressed",
     )
 

@@ -20,7 +20,7 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
     yield from _exchange_rarely(case, BANDWIDTH)
     yield from _share_otherwise(case)
     if case.uses_gpu:  # cores rarely multiply faster in 16 bits
-        yield advise("tensor_parallel.half_precision")
+        yield advise("tensor_parallel.half_precision", trains=case.trains)
 
 
 def _exchange_rarely(case: Case, cause: str) -> Iterator[Advice]:
@@ -41,7 +41,7 @@ def _share_otherwise(case: Case) -> Iterator[Advice]:
     if has_several_hosts(case):
         yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
     else:
-        yield advise("tensor_parallel.smaller_groups", world=world_size(case))
+        yield advise("tensor_parallel.smaller_groups", world=world_size(case), trains=case.trains)
 
 
 TENSOR_PARALLEL_RULES = (

@@ -164,12 +164,12 @@ def _uses(account: RankAccount) -> dict[str, str]:
     marked = next((way for mark, way in marks if any(name.startswith(mark) for name in trace.names)), "")
     if marked:
         found.setdefault("parallel", marked)
-    elif "parallel" not in found and ("tensor_parallel" in found or exchanges_activations(account)):
+    if not found.keys() & {"parallel", "loop"} and only_passes_forward(account):
+        found["trains"] = "no"
+    if "parallel" not in found and ("tensor_parallel" in found or exchanges_activations(account)):
         found["parallel"] = TENSOR
     if trace.matching(profiler.PASSES_ON, host.name).any():
         found["pipeline"] = "yes"
-    if not found.keys() & {"parallel", "loop"} and only_passes_forward(account):
-        found["trains"] = "no"
     if runs_compiled(account):
         found["compiled"] = "yes"
     return found

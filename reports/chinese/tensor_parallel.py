@@ -27,15 +27,17 @@ def split_within_host(*, ranks: int) -> Fix:
     )
 
 
-def smaller_groups(*, world: int) -> Fix:
+def smaller_groups(*, world: int, trains: bool) -> Fix:
+    passes = "在前向和反向传播中都要等待激活，累积梯度也省不掉" if trains else "都要等待激活"
+    gradients = "，各组每步只在反向传播的同时交换一次梯度" if trains else ""
     return fix(
         "让更少的 rank 共同持有一层",
-        "每一层在前向和反向传播中都要等待激活，累积梯度也省不掉。共同持有一层的 rank 越少，交换就越少；"
-        "批次在各组之间分开，各组每步只在反向传播的同时交换一次梯度。每个 rank 要有内存放下更大的一部分模型。",
+        f"每一层{passes}。共同持有一层的 rank 越少，交换就越少；批次在各组之间分开{gradients}。"
+        "每个 rank 要有内存放下更大的一部分模型。",
     )
 
 
-def half_precision() -> Fix:
+def half_precision(*, trains: bool) -> Fix:
     return fix("用 16 位交换激活", "如果现在是 float32：只需一半的字节，矩阵乘法也用 16 位。")
 
 

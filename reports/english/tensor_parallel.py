@@ -37,27 +37,34 @@ fully_shard(model, mesh=mesh['data'])""",
     )
 
 
-def smaller_groups(*, world: int) -> Fix:
+def smaller_groups(*, world: int, trains: bool) -> Fix:
     half = world // 2
-    return Fix(
-        "Share layers among fewer ranks",
-        "Each layer waits for its activations, forward and backward, and accumulating gradients saves none of that. "
-        "Fewer ranks for each layer exchange less; the batch is split between their groups, which exchange gradients "
-        "once per step, beside the backward pass. Each rank needs memory for a larger part of the model.",
-        f"""\
+    if half > 1:
+        change = f"""\
 mesh = init_device_mesh(device, (2, {half}), mesh_dim_names=('data', 'tensor'))
 torch.distributed.tensor.parallel.parallelize_module(model, mesh['tensor'], plan)
-fully_shard(model, mesh=mesh['data'])  # each of both groups gets samples of its own"""
-        if half > 1
-        else "model = DistributedDataParallel(model)  # without parallelize_module; each rank gets samples of its own",
+"""
+        change += "fully_shard(model, mesh=mesh['data'])  " if trains else ""
+        change += "# each of both groups gets samples of its own"
+    else:
+        change = "model = DistributedDataParallel(model)  " if trains else ""
+        change += "# without parallelize_module; each rank gets samples of its own"
+    passes = ", forward and backward, and accumulating gradients saves none of that" if trains else ""
+    gradients = ", which exchange gradients once per step, beside the backward pass" if trains else ""
+    return Fix(
+        "Share layers among fewer ranks",
+        f"Each layer waits for its activations{passes}. Fewer ranks for each layer exchange less; the batch is split "
+        f"between their groups{gradients}. Each rank needs memory for a larger part of the model.",
+        change,
     )
 
 
-def half_precision() -> Fix:
+def half_precision(*, trains: bool) -> Fix:
+    call = "loss = criterion(model(inputs), targets)" if trains else "outputs = model(inputs)"
     return Fix(
         "Exchange activations in 16 bits",
         "Where they are float32 now: half the bytes, and matrix products in 16 bits too.",
-        "with torch.autocast(device.type, dtype=torch.bfloat16):\n    loss = criterion(model(inputs), targets)",
+        f"with torch.autocast(device.type, dtype=torch.bfloat16):\n    {call}",
     )
 
 

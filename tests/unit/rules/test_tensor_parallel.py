@@ -41,6 +41,14 @@ def test_what_the_script_exchanges_besides_is_to_be_exchanged_rarely() -> None:
     assert (groups.predicted_speedup or 9.0) < (alone or 0.0)
 
 
+def test_who_trains_nothing_hears_of_no_gradients() -> None:
+    settings: dict[str, str | float] = {**SHARED, "trains": "no"}
+    found = finding("communication.bandwidth", settings=settings, numbers={"gpus": 4.0}, ranks=4)
+    assert "Share layers among fewer ranks" in titles(found)
+    told = changes(found) + "".join(fix.why for fix in found.fixes)
+    assert not any(word in told for word in ("radient", "backward", "loss", "fully_shard"))
+
+
 def test_sixteen_bits_are_for_gpus() -> None:
     for gpus, told in ((0.0, False), (2.0, True)):
         numbers = {"gpus": gpus} if gpus else {}

@@ -330,7 +330,8 @@ EXPLAINED: dict[str, Explanation] = {
             "forward pass too), gradients in 16 bits (bfloat16 on NCCL, float16 on gloo, which refuses the other), "
             "overlap; with a shared one (`fully_shard`, FullyShardedDataParallel, DeepSpeed), parameters that are "
             "kept between the passes, 16 bits, prefetching, sharing within a host, and accumulation by their own "
-            "calls; for all a faster transport, and one process where all ranks share one host's cores."
+            "calls; with shared layers (tensor parallelism, told by what the forward pass exchanges), fewer ranks for "
+            "each layer; for all a faster transport, and one process where all ranks share one host's cores."
         ),
         refuted="steps without the exchange take as long.",
     ),

@@ -64,7 +64,7 @@ def find_calls(file: str, tree: ast.Module, lines: Sequence[str]) -> list[Source
         )
         for call in sorted(reader.calls, key=lambda call: call not in used)[:_CALLS]
         if call.name not in THREADS or call.scope.is_module or call.scope in train
-        if (text := _text(lines, call.place))
+        if (text := text_of(lines, call.place))
     ]
 
 
@@ -276,7 +276,8 @@ def _is_used(call: _ParsedCall, used: Collection[_ParsedCall], train: Collection
     return False if call.targets and beside and train else None
 
 
-def _text(lines: Sequence[str], node: ast.stmt | ast.expr) -> str:
+def text_of(lines: Sequence[str], node: ast.stmt | ast.expr) -> str:
+    """The source of a statement or an expression; "" where it is long, or where something in it looks like a secret."""
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     if last - first >= _LINES:
         return ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from perfdoctor.capture.own_calls import text_of
 from perfdoctor.recording.own_source import SourceRounds
 from perfdoctor.results.edits import written_in
 
@@ -13,12 +14,13 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _OTHERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, *_LOOPS)
 
 
-def find_rounds(file: str, tree: ast.Module) -> Iterator[SourceRounds]:
+def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[SourceRounds]:
     """Lines of loops for which a remainder chooses the rounds: below ``if step % 4 == 0``, or behind its ``continue``.
 
     Args:
         file: as stacks name it.
         tree: its syntax.
+        lines: of it; a condition with a secret in it is left out.
 
     Raises:
         RecursionError: it has expressions of thousands of terms.
@@ -27,7 +29,7 @@ def find_rounds(file: str, tree: ast.Module) -> Iterator[SourceRounds]:
         if not isinstance(loop, _LOOPS):
             continue
         for node in written_in(loop, but=_OTHERS):
-            if isinstance(node, ast.If) and _asks_remainder(node.test):
+            if isinstance(node, ast.If) and _asks_remainder(node.test) and text_of(lines, node.test):
                 where, when = node.body, ast.unparse(node.test)
                 if isinstance(where[-1], ast.Continue):
                     where, when = _behind(loop.body, node), f"not ({when})"

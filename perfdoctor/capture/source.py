@@ -167,7 +167,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     yield from find_draws(file, tree)
     yield from find_stateful(file, tree)
     yield from find_read_outs(file, tree)
-    yield from find_rounds(file, tree)
+    yield from find_rounds(file, tree, lines)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

@@ -11,7 +11,7 @@ from perfdoctor.results.edits import parse
 def found(body: str) -> list[tuple[int, int, str]]:
     """First and last line in a loop's body, from 1, and in which rounds they run."""
     source = f"for epoch in range(9):\n  for step, batch in enumerate(loader):\n{indent(body, '    ')}\n"
-    rows = list(find_rounds("job.py", parse(source)))
+    rows = list(find_rounds("job.py", parse(source), source.splitlines()))
     assert all(row.loop_line == 2 for row in rows)
     return [(row.line - 2, row.last_line - 2, row.when) for row in rows]
 
@@ -35,6 +35,7 @@ def found(body: str) -> list[tuple[int, int, str]]:
         ("if '%d' % step == text or f'{step}' % 3:\n    save()", []),
         ("def later():\n    if step % 4 == 0:\n        save()", []),
         ("if step % 4:\n    continue", []),
+        ("if step % 4 == 0 and api_token == 'hunter2-hunter2':\n    save()", []),
     ],
 )
 def test_lines_that_a_remainder_chooses_the_rounds_of(body: str, rows: list[tuple[int, int, str]]) -> None:
@@ -42,4 +43,5 @@ def test_lines_that_a_remainder_chooses_the_rounds_of(body: str, rows: list[tupl
 
 
 def test_what_stands_in_no_loop_has_no_rounds() -> None:
-    assert not list(find_rounds("job.py", parse("def save(step):\n    if step % 4 == 0:\n        write()\n")))
+    source = "def save(step):\n    if step % 4 == 0:\n        write()\n"
+    assert not list(find_rounds("job.py", parse(source), source.splitlines()))

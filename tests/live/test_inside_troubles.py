@@ -136,7 +136,7 @@ def test_no_room_on_the_disk_and_no_home(tmp_path: Path) -> None:
 
 @needs_root
 def test_a_disk_that_fills_up_while_recording(tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=200k") as small:
+    with mounted(tmp_path / "small", "size=320k") as small:
         run = run_inside(tmp_path, "--item-ms", "1", "--seconds", "6", "--recording", str(small / "a.perfdoctor"))
     assert run.status == 0, run.err
     assert run.err.count("cannot be written any more") == 1

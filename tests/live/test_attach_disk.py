@@ -31,7 +31,7 @@ def training() -> Iterator[Started]:
 
 
 def test_a_disk_that_fills_up_while_recording(training: Started, tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=224k") as small:
+    with mounted(tmp_path / "small", "size=320k") as small:
         recording = small / "a.recording"
         answer = perfdoctor("attach", training.pid, "--duration", "20", "--recording", recording)
         refused(answer, "cannot be written any more", "full", f"perfdoctor report {recording}")

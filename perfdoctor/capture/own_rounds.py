@@ -29,15 +29,12 @@ def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
         if not isinstance(loop, _LOOPS):
             continue
         for node in written_in(loop, but=_OTHERS):
-            if isinstance(node, ast.If) and _asks_remainder(node.test) and text_of(lines, node.test):
-                where, when = node.body, ast.unparse(node.test)
-                if isinstance(where[-1], ast.Continue):
-                    where, when = _behind(loop.body, node), f"not ({when})"
-                if where:
-                    last_line = where[-1].end_lineno or where[-1].lineno
-                    yield SourceRounds(
-                        file, where[0].lineno, last_line, loop.lineno, loop.end_lineno or last_line, when
-                    )
+            if not (isinstance(node, ast.If) and _asks_remainder(node.test) and text_of(lines, node.test)):
+                continue
+            where, when = _chosen(loop.body, node)
+            if where:
+                last_line = where[-1].end_lineno or where[-1].lineno
+                yield SourceRounds(file, where[0].lineno, last_line, loop.lineno, loop.end_lineno or last_line, when)
 
 
 def _asks_remainder(test: ast.expr) -> bool:
@@ -49,6 +46,9 @@ def _asks_remainder(test: ast.expr) -> bool:
     )  # fmt: skip
 
 
-def _behind(body: list[ast.stmt], statement: ast.stmt) -> list[ast.stmt]:
-    """What follows a statement of a body; nothing where it stands deeper."""
-    return body[body.index(statement) + 1 :] if statement in body else []
+def _chosen(body: list[ast.stmt], choice: ast.If) -> tuple[list[ast.stmt], str]:
+    """What a condition chooses the rounds of, and which these are; of a ``continue`` below others it is not known."""
+    when = ast.unparse(choice.test)
+    if not isinstance(choice.body[-1], ast.Continue):
+        return choice.body, when
+    return body[body.index(choice) + 1 :] if choice in body else [], f"not ({when})"

@@ -113,9 +113,8 @@ def when_done(stacks: Stacks, rounds: Sequence[SourceRounds], what: Callable[[Co
     for number, amount_ns in stacks.spent_ns().items():
         if what(stacks.locations[number]):
             whole += amount_ns
-            own = ((frame.file, frame.line) for frame in reversed(stacks.frames[number]) if is_own(frame))
-            inside = (some.when for place in own for some in rounds if place in lines_of([some]))
-            if when := next(inside, ""):
+            own = (frame for frame in reversed(stacks.frames[number]) if is_own(frame))
+            if when := next((some.when for frame in own for some in rounds if _is_at(frame, some)), ""):
                 chosen[when] += amount_ns
     most = max(chosen, key=lambda when: chosen[when], default="")
     return most if most and chosen[most] >= thresholds.MOSTLY * whole else ""
@@ -164,6 +163,10 @@ def accumulating_loop(
         if inside and at_times and not _within(inside, lines) and at_times == _within(at_times, lines):
             return AccumulatingLoop(_place(some.file, some.loop_line, inside), some.when)
     return None
+
+
+def _is_at(frame: Frame, some: SourceRounds) -> bool:
+    return frame.file == some.file and some.line <= frame.line <= some.last_line
 
 
 def _within(frames: Iterable[Frame], lines: Collection[tuple[str, int]]) -> set[Frame]:

@@ -192,6 +192,10 @@ class Case:
         loader = self.settings.get("loader")
         return loader == "no" or (loader is None and self.number("helpers_at_once") is not None)
 
+    def calls_among(self, cause: str, calls: Collection[str]) -> dict[str, float]:
+        """Of some calls of libraries those that a cause's lines call, each with its fraction of that cause's time."""
+        return {call: part for call, part in self.library_calls.get(cause, ()) if call in calls}
+
     @property
     def compiled(self) -> bool:
         """Whether torch.compile made what the job runs."""

@@ -10,7 +10,15 @@ from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.transport import has_several_hosts, mend_transport, ranks_of_host, started_ranks, world_size
+from perfdoctor.rules.transport import (
+    OF_BYTES,
+    OF_MESSAGES,
+    has_several_hosts,
+    mend_transport,
+    ranks_of_host,
+    started_ranks,
+    world_size,
+)
 
 
 def use_fewer_channels(case: Case) -> Iterator[Advice]:
@@ -209,11 +217,7 @@ COMMUNICATION_RULES = (
     Rule(
         BANDWIDTH,
         say("communication.moving"),
-        (
-            "received", "loopback", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received",
-            "gpu_pcie_received", "traced_exposed", "traced_hidden", "traced_collectives", "traced_behind",
-            "traced_held_up", "traced_bus_alone", "traced_bus_behind", "traced_beside",
-        ),
+        (*OF_BYTES, "traced_behind", "traced_held_up", "traced_bus_alone", "traced_bus_behind", "traced_beside"),
         _send_fewer_bytes,
         say("communication.moving_refuted"),
         remarks=_say_what_holds_up,
@@ -221,10 +225,7 @@ COMMUNICATION_RULES = (
     Rule(
         LATENCY,
         say("communication.small_messages"),
-        (
-            "packets", "bytes_per_packet", "received", "trainer_switches", "traced_exposed", "traced_hidden",
-            "traced_collectives",
-        ),
+        OF_MESSAGES,
         _send_fewer_messages,
         say("communication.small_messages_refuted"),
     ),

@@ -66,7 +66,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
 
 
 def _open_once(case: Case) -> Iterator[Advice]:
-    calls = {call: part for call, part in case.library_calls.get(INPUT_PREPROCESSING, ()) if call in OPENERS}
+    calls = case.calls_among(INPUT_PREPROCESSING, OPENERS)
     share = case.share(INPUT_PREPROCESSING) * sum(calls.values())
     if share >= thresholds.REPORTED_SHARE:
         yield advise("input.open_once", call=max(calls, key=lambda call: calls[call]), share=share)

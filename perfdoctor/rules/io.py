@@ -136,7 +136,7 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
     times = times_rarer(share)
     yield from _raise_limit(_reached(case, _WRITE_LIMITS, share))
-    packed = sum(part for call, part in case.library_calls.get(CHECKPOINT_WRITE, ()) if call in COMPRESS)
+    packed = sum(case.calls_among(CHECKPOINT_WRITE, COMPRESS).values())
     if packed >= thresholds.MOSTLY:
         yield advise("io.save_unpacked", share=packed * share)
     yield advise(

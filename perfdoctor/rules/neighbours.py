@@ -36,8 +36,7 @@ def without_neighbours(case: Case, share: float) -> float:
 
     Whether something is worth a word does not depend on who else runs on the machine just now.
     """
-    queueing = case.share(CONTENTION) if by_neighbours(case) else 0.0
-    return min(1.0, share / max(1 - queueing, thresholds.LEAST_LEFT))
+    return min(1.0, share * _lengthened(case))
 
 
 def with_queueing(case: Case, cause: str) -> float:
@@ -50,5 +49,10 @@ def with_queueing(case: Case, cause: str) -> float:
     alone = cause in _OF_MAIN_THREADS or (
         cause == INPUT_PREPROCESSING and not any(one.workers or one.helpers for one in case.trainers)
     )
-    queueing = case.share(CONTENTION) if alone and by_neighbours(case) else 0.0
+    return _lengthened(case) if alone else 1.0
+
+
+def _lengthened(case: Case) -> float:
+    """How many times as long everything takes because others take the cores."""
+    queueing = case.share(CONTENTION) if by_neighbours(case) else 0.0
     return 1 / max(1 - queueing, thresholds.LEAST_LEFT)

@@ -9,7 +9,14 @@ from perfdoctor.knowledge.libraries import TENSOR
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.transport import has_several_hosts, mend_transport, ranks_of_host, world_size
+from perfdoctor.rules.transport import (
+    OF_BYTES,
+    OF_MESSAGES,
+    has_several_hosts,
+    mend_transport,
+    ranks_of_host,
+    world_size,
+)
 
 
 def _shares_layers(case: Case) -> bool:
@@ -48,10 +55,7 @@ TENSOR_PARALLEL_RULES = (
     Rule(
         BANDWIDTH,
         say("tensor_parallel.activations"),
-        (
-            "received", "loopback", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received",
-            "gpu_pcie_received", "traced_exposed", "traced_hidden", "traced_collectives",
-        ),
+        OF_BYTES,
         _send_fewer_bytes,
         say("tensor_parallel.activations_refuted"),
         applies=_shares_layers,
@@ -59,12 +63,9 @@ TENSOR_PARALLEL_RULES = (
     Rule(
         LATENCY,
         say("tensor_parallel.small_activations"),
-        (
-            "packets", "bytes_per_packet", "received", "trainer_switches", "traced_exposed", "traced_hidden",
-            "traced_collectives",
-        ),
+        OF_MESSAGES,
         _send_fewer_messages,
         say("tensor_parallel.small_activations_refuted"),
         applies=_shares_layers,
     ),
-)  # fmt: skip
+)

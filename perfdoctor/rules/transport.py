@@ -7,6 +7,16 @@ from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.launchers import Number, number_of
 from perfdoctor.rules.case import Case
 
+# What shows an exchange of many bytes, and one of many messages.
+OF_BYTES = (
+    "received", "loopback", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received", "gpu_pcie_received",
+    "traced_exposed", "traced_hidden", "traced_collectives",
+)  # fmt: skip
+OF_MESSAGES = (
+    "packets", "bytes_per_packet", "received", "trainer_switches", "traced_exposed", "traced_hidden",
+    "traced_collectives",
+)  # fmt: skip
+
 
 def mend_transport(case: Case) -> Iterator[Advice]:
     """Settings of the transport that are in the way."""

@@ -123,6 +123,8 @@ class Changes:
                 for name in OF_WORKERS:
                     arguments.pop(name, None)
             self._applied("loader")
+            if side is not None:  # it only says which loaders, and is among what has to be applied
+                self._applied("workers")
 
         self._wrap_init(DataLoader, made)
 

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from perfdoctor import causes
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.probes import treated
 from perfdoctor.probes.treated import notes
 from perfdoctor.probes.treated.sitecustomize import SETTINGS
+from perfdoctor.treat.situation import Situation
+from perfdoctor.treat.treatments import choose
 from tests.files import TARGETS
 from tests.processes.attaching import needs_two_cores
 
@@ -99,7 +103,20 @@ def test_without_changes_it_only_watches(tmp_path: Path) -> None:
 def test_a_loader_without_workers_gets_none_where_others_get_fewer(side: str, workers: int, tmp_path: Path) -> None:
     seen = run(tmp_path, {"loader": {"num_workers": 1}, "workers": side}, "--objects", 10)
     assert seen.told["workers"] == workers
-    assert [fact["change"] for fact in seen.kind("applied")] == ["loader"] * workers
+    assert [fact["change"] for fact in seen.kind("applied")] == ["loader", "workers"] * workers
+
+
+def test_another_number_of_workers_counts_as_tried(tmp_path: Path) -> None:
+    plain = run(tmp_path, {}, "--objects", 10)
+    breakdown = (CauseShare(causes.INPUT_PREPROCESSING, 0.6),)
+    slow = Diagnosis("0", Verdict(None, None, 0, 0, 1, None, "", ""), breakdown, (), ({},))
+    tried = [one for one in choose(Situation(slow, plain.facts, {})) if "workers" in one.change.settings]
+    assert tried
+    for number, treatment in enumerate(tried):
+        (folder := tmp_path / str(number)).mkdir()
+        seen = run(folder, dict(treatment.change.settings))
+        assert set(treatment.change.settings) <= {fact["change"] for fact in seen.kind("applied")}
+        assert seen.told["workers"] > 0
 
 
 def test_all_that_is_wanted_is_changed(tmp_path: Path) -> None:

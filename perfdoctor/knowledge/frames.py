@@ -313,6 +313,7 @@ HANDOVER = re.compile(
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
+_DISTRIBUTED = re.compile(r"/torch/distributed/.*\.py$")
 _GENERATION = re.compile(rf"{INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
 
 
@@ -349,6 +350,11 @@ def calls_model(stack: Sequence[Frame]) -> bool:
 def calls_backward(stack: Sequence[Frame]) -> bool:
     """Whether a backward pass is under way; checkpointed blocks call their modules once more in it."""
     return any(row.phase == "backward" and row.matches(frame) for frame in stack for row in INNERMOST)
+
+
+def sends_all_to_all(stack: Sequence[Frame]) -> bool:
+    """Whether each rank sends something else to each other one: torch.distributed's all_to_all and its like."""
+    return any("all_to_all" in frame.simple_name and _DISTRIBUTED.search(frame.file) for frame in stack)
 
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:

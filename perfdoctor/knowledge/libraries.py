@@ -36,9 +36,11 @@ def _use(setting: str, value: str, file: str, functions: str = "") -> Use:
 
 # How the ranks of a job share the model.
 DEEPSPEED, MEGATRON, FULLY_SHARD, FSDP, DDP = "deepspeed", "megatron", "fully_shard", "fsdp", "ddp"
-TENSOR = "tensor"  # each has a part of every layer (tensor parallelism), and of nothing else
 # Of these, where no rank has the whole model. Megatron's optimizer may be split over ranks, its model is by layers.
 SHARDED = frozenset((DEEPSPEED, FULLY_SHARD, FSDP))
+# What ranks exchange in the passes themselves, of layers that they share: they add up activations (tensor parallelism),
+# or send them all to all and back (experts, embedding tables or sequences that are divided among ranks).
+ADDED_UP, ALL_TO_ALL = "added up", "all to all"
 # How many operators an optimizer runs for its parameters.
 SINGLE, MULTI, FUSED = "single", "multi", "fused"
 ADAM = "Adam"  # and AdamW

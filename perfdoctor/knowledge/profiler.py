@@ -55,6 +55,8 @@ SHARES_MODEL = (
 )
 # Collectives that add up what ranks have, as their kernels and as their ranges on the host are named.
 REDUCES = re.compile(r"(?i:all_?reduce|reduce_?scatter)")
+# Collectives in which each rank sends something else to each other one, as the profiler names what they carry.
+ALL_TO_ALL = re.compile(r"(?i:all_?to_?all)")
 # Messages between two ranks, which the stages of a pipeline exchange (torch/distributed, isend and irecv).
 PASSES_ON = re.compile(r"^c10d::(send|recv_)$|^(nccl|gloo):(send|recv)$")
 # Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import calls_backward, calls_model
+from perfdoctor.knowledge.frames import calls_backward, calls_model, sends_all_to_all
+from perfdoctor.knowledge.libraries import ADDED_UP, ALL_TO_ALL
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
@@ -17,20 +18,29 @@ class Exchanges:
     Attributes:
         forward: in the model's forward pass.
         backward: in the backward pass.
+        all_to_all: of both, where each rank sends something else to each other one.
         besides: outside of both, by the job's own line.
         spent: of main threads in all.
     """
 
     forward: float = 0.0
     backward: float = 0.0
+    all_to_all: float = 0.0
     besides: Amounts[str] = field(default_factory=Amounts)
     spent: float = 0.0
 
     @property
-    def are_activations(self) -> bool:
-        """Whether most is for layers that ranks share: in the forward pass, and as much again in the backward pass."""
-        whole = self.forward + self.backward + self.besides.total
-        return whole > 0 and 2 * self.forward >= thresholds.MOSTLY * whole
+    def activations(self) -> str:
+        """How ranks exchange activations, if they do mostly that; "" otherwise.
+
+        Of layers that they share: in the forward pass, and as much again in the backward pass.
+        """
+        least = thresholds.MOSTLY * (self.forward + self.backward + self.besides.total)
+        if not least:
+            return ""
+        if self.all_to_all >= least:
+            return ALL_TO_ALL
+        return ADDED_UP if 2 * self.forward >= least else ""
 
     def besides_passes(self) -> tuple[tuple[str, float], ...]:
         """Lines that call collectives outside of the passes, each with its fraction of the time, the largest first."""
@@ -41,7 +51,7 @@ class Exchanges:
 def read_exchanges(stacks: Stacks) -> Exchanges:
     """The exchanges of a job; what evaluates is left out."""
     spent = stacks.spent_ns()
-    forward, backward, besides = 0.0, 0.0, Amounts[str]()
+    forward, backward, all_to_all, besides = 0.0, 0.0, 0.0, Amounts[str]()
     for number, amount_ns in spent.items():
         location, frames = stacks.locations[number], stacks.frames[number]
         if location.phase != "gradient sync" or location.in_evaluation:
@@ -52,4 +62,7 @@ def read_exchanges(stacks: Stacks) -> Exchanges:
             forward += amount_ns
         else:
             besides[location.line] += amount_ns
-    return Exchanges(forward, backward, besides, spent.total)
+            continue
+        if sends_all_to_all(frames):
+            all_to_all += amount_ns
+    return Exchanges(forward, backward, all_to_all, besides, spent.total)

@@ -66,6 +66,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
 from perfdoctor.knowledge.libraries import (
+    ADDED_UP,
     COMM_HOOK,
     DDP,
     EXCHANGE_POLICIES,
@@ -74,7 +75,6 @@ from perfdoctor.knowledge.libraries import (
     GIVES_TYPES,
     HOLDS_BACK,
     PADS_ALL,
-    TENSOR,
     THREADS,
     UPDATES,
     USES,
@@ -138,8 +138,9 @@ def read_code_settings(job: JobTimeline) -> Settings:
     elif enough:
         found["loader"] = "no"
     if enough:
-        activations = "tensor_parallel" in found or read_exchanges(job.stacks).are_activations
-        found.setdefault("parallel", TENSOR if activations else "no")
+        if "parallel" not in found and (activations := _activations(job, found)):
+            found["activations"] = activations
+        found.setdefault("parallel", "no")
     in_source = _said_in_source(job.source_calls)
     if enough:  # its frames would have been seen
         in_source.pop("update", None)
@@ -164,6 +165,11 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
     return found
+
+
+def _activations(job: JobTimeline, found: Settings) -> str:
+    exchanged = read_exchanges(job.stacks).activations
+    return exchanged or (ADDED_UP if "tensor_parallel" in found else "")
 
 
 def _exchanges_again(job: JobTimeline, found: Settings) -> AccumulatingLoop | None:

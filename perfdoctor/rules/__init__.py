@@ -6,6 +6,7 @@ sure that is.
 """
 
 from perfdoctor.diagnosis import Finding, NotExamined
+from perfdoctor.rules.activations import ACTIVATION_RULES
 from perfdoctor.rules.arithmetic import ARITHMETIC_RULES
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import COMMUNICATION_RULES
@@ -19,7 +20,6 @@ from perfdoctor.rules.input import INPUT_RULES
 from perfdoctor.rules.interpreter import INTERPRETER_RULES
 from perfdoctor.rules.io import IO_RULES
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.tensor_parallel import TENSOR_PARALLEL_RULES
 from perfdoctor.rules.users_rules import find_of_users
 
 # Of several rules of a cause the first that applies is taken.
@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     *ARITHMETIC_RULES,
     *IO_RULES,
     *GPU_RULES,
-    *TENSOR_PARALLEL_RULES,
+    *ACTIVATION_RULES,
     *COMMUNICATION_RULES,
 )
 

@@ -182,6 +182,16 @@ def by_smaller_groups(fix: Proposed) -> Gain:
     return fix.frees(0.0, saved / 2, saved)
 
 
+def by_smaller_all_to_all(fix: Proposed) -> Gain:
+    """What groups half as large save of an all-to-all.
+
+    Each of n ranks sends (n - 1) / n of what it has to others; gradients between groups take some of it again.
+    """
+    half = max(1, fix["world"] // 2)
+    saved = of_layers(fix.case, fix.share) * (1 - (1 - 1 / half) / (1 - 1 / (2 * half)))
+    return fix.frees(0.0, saved / 2, saved)
+
+
 def half_of_layers(fix: Proposed) -> Gain:
     """Up to half of what layers exchange."""
     half = of_layers(fix.case, fix.share) / 2

@@ -153,6 +153,9 @@ GAINS: Mapping[str, Estimate] = {
     "tensor_parallel.smaller_groups": estimates.by_smaller_groups,
     "tensor_parallel.half_precision": estimates.half_of_layers,
     "tensor_parallel.larger_batch": estimates.half_of_layers,
+    "all_to_all.within_host": estimates.UP_TO_ALL,
+    "all_to_all.smaller_groups": estimates.by_smaller_all_to_all,
+    "all_to_all.compute_meanwhile": estimates.UP_TO_ALL,
     # What a GPU works at.
     "gpu.more_micro_batches": estimates.value("waiting", 0.0),
     "gpu.checkpoint_less": estimates.without_checkpoints,

@@ -12,7 +12,7 @@ from perfdoctor.causes import PYTHON_OVERHEAD, STARTUP
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.knowledge.libraries import TENSOR, USES
+from perfdoctor.knowledge.libraries import ADDED_UP, USES
 from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
 from perfdoctor.recording.clock import NS_PER_S
@@ -32,7 +32,7 @@ from perfdoctor.traces.model import DeviceKind, HostKind, Trace
 from perfdoctor.traces.programs import only_passes_forward, runs_compiled
 from perfdoctor.traces.replay import without_profiler
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from perfdoctor.traces.shared_layers import exchanges_activations
+from perfdoctor.traces.shared_layers import how_activations_are_exchanged
 from perfdoctor.traces.steps import TraceWindow
 
 # What may be told of a job by frames of libraries in a trace, whose files are named from the search path on.
@@ -166,8 +166,11 @@ def _uses(account: RankAccount) -> dict[str, str]:
         found.setdefault("parallel", marked)
     if not found.keys() & {"parallel", "loop"} and only_passes_forward(account):
         found["trains"] = "no"
-    if "parallel" not in found and ("tensor_parallel" in found or exchanges_activations(account)):
-        found["parallel"] = TENSOR
+    activations = how_activations_are_exchanged(account)
+    if not activations and "tensor_parallel" in found and "parallel" not in found:
+        activations = ADDED_UP
+    if activations:
+        found["activations"] = activations
     if trace.matching(profiler.PASSES_ON, host.name).any():
         found["pipeline"] = "yes"
     if runs_compiled(account):

@@ -70,8 +70,9 @@ class Changes:
             if kind in self._wanted:
                 getattr(self, f"_{kind}")(self._wanted[kind])
 
-    def _applied(self, change: str) -> None:
-        self._notes.fact("applied", change=change)
+    def _applied(self, *changes: str) -> None:
+        for change in changes:
+            self._notes.fact("applied", change=change)
 
     def _check_staged(self, copies: Any) -> None:
         """Whether this process sees copies in memory in place of the files that it reads."""
@@ -122,9 +123,7 @@ class Changes:
             if not arguments.get("num_workers"):
                 for name in OF_WORKERS:
                     arguments.pop(name, None)
-            self._applied("loader")
-            if side is not None:  # it only says which loaders, and is among what has to be applied
-                self._applied("workers")
+            self._applied("loader", *self._wanted.keys() & {"workers"})  # which says what loaders are meant
 
         self._wrap_init(DataLoader, made)
 

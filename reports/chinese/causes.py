@@ -299,6 +299,7 @@ EXPLAINED = {
             "16 位梯度（NCCL 用 bfloat16，gloo 不接受它，用 float16）、重叠；共享模型时（`fully_shard`、"
             "FullyShardedDataParallel、DeepSpeed）：在两次传播之间保留参数、16 位、预取、在主机内共享、"
             "用它们自己的调用来累积；共同持有每一层时（张量并行，由前向传播中的交换看出）：让更少的 rank 共同持有一层；"
+            "专家、嵌入表或序列分布在各 rank 上时（由 all-to-all 看出）：分给更少的 rank，并在发送时计算别的；"
             "对所有情况：更快的传输，以及所有 rank 共用一台主机的核时改用一个进程。"
         ),
         refuted="不做交换的训练步一样久。",

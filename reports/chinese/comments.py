@@ -248,6 +248,11 @@ _RANKS = {
     "the batches of one update": "一次更新的各个批次",
     "an update then has {} times the samples: adapt the learning rate": "每次更新的样本数因此是 {} 倍：请调整学习率",
     "instead of numpy.savez_compressed": "而不是 numpy.savez_compressed",
+    "each rank has all experts, tables and positions: nothing is sent all to all": (
+        "每个 rank 都有全部的专家、表和位置：不再有 all-to-all"
+    ),
+    "gradients of what is divided: averaged over mesh['data'] only": "被分开的部分的梯度：只在 mesh['data'] 上求平均",
+    "needs nothing of received": "不需要 received 中的任何数据",
     "each of both groups gets samples of its own": "两组各取自己的样本",
     "without parallelize_module; each rank gets samples of its own": (
         "不再用 parallelize_module；每个 rank 取自己的样本"

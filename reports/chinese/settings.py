@@ -40,6 +40,7 @@ NAMES = {
     "environments": "环境的推进方式",
     "helpers": "向其他进程请求什么",
     "parallel": "各 rank 分担模型的方式",
+    "activations": "各 rank 交换激活的方式",
     "pipeline": "把结果传给其他 rank",
     "tensor_parallel": "张量并行",
     "embeddings": "使用嵌入表",

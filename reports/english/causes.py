@@ -331,7 +331,9 @@ EXPLAINED: dict[str, Explanation] = {
             "overlap; with a shared one (`fully_shard`, FullyShardedDataParallel, DeepSpeed), parameters that are "
             "kept between the passes, 16 bits, prefetching, sharing within a host, and accumulation by their own "
             "calls; with shared layers (tensor parallelism, told by what the forward pass exchanges), fewer ranks for "
-            "each layer; for all a faster transport, and one process where all ranks share one host's cores."
+            "each layer; with experts, tables or sequences that are divided (told by sending all to all), fewer ranks "
+            "for them, and something to compute meanwhile; for all a faster transport, and one process where all "
+            "ranks share one host's cores."
         ),
         refuted="steps without the exchange take as long.",
     ),

@@ -40,6 +40,7 @@ NAMES = {
     "environments": "How environments are stepped",
     "helpers": "What other processes are asked for",
     "parallel": "How ranks share the model",
+    "activations": "How ranks exchange activations",
     "pipeline": "Passes results on to other ranks",
     "tensor_parallel": "Tensor parallelism",
     "sync_batch_norm": "Synchronised batch norm",

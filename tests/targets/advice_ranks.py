@@ -301,6 +301,32 @@ def layers_of_half_as_many_ranks_train_the_same() -> None:
 
 
 @check
+def a_group_sends_all_to_all_among_itself() -> None:
+    rank = torch.distributed.get_rank()
+    sent = torch.arange(2.0 * WORLD) + 100 * rank
+    arrived = torch.cat([torch.tensor([2.0 * rank, 2.0 * rank + 1]) + 100 * other for other in range(WORLD)])
+    within = advice("all_to_all.within_host", ranks=WORLD).replace("'cuda'", "'cpu'")
+    received = torch.empty_like(sent)
+    run(within, sent=sent, received=received, hosts=1)
+    assert torch.equal(received, arrived)
+    # Of four ranks two would divide the experts; here each has them all, and sends itself what it has.
+    alone = advice("all_to_all.smaller_groups", world=2 * WORLD).replace("(2, 2)", "(2, 1)")
+    received = torch.empty_like(sent)
+    run(alone, sent=sent, received=received, device="cpu")
+    assert torch.equal(received, sent)
+    meanwhile = run(advice("all_to_all.compute_meanwhile"), sent=sent, received=received, shared=torch.neg, inputs=sent)
+    assert torch.equal(received, arrived)
+    assert torch.equal(meanwhile["besides"], -sent)
+
+
+@check
+def who_has_all_experts_trains_the_same() -> None:
+    model = run(advice("all_to_all.smaller_groups", world=WORLD), model=Layered())["model"]
+    train(PLAIN, model)
+    assert alike(whole(model), of_whole_batches(8, 1))
+
+
+@check
 def buckets_are_fewer_where_they_may_be_larger() -> None:
     model = run(
         advice("communication.large_buckets", way="ddp").replace("Distr", "model = Distr", 1), model=Layered(900)

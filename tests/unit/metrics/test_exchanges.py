@@ -27,10 +27,22 @@ def test_exchanges_are_told_apart_by_what_calls_them() -> None:
     [(first, most), (second, less)] = found.besides_passes()
     assert (first, second) == ("/job/train.py:6 main", "/job/train.py:7 main")
     assert (most, less) == pytest.approx((2 / 6, 1 / 6), abs=0.01)
-    assert not found.are_activations
+    assert found.activations == ""
+
+
+@pytest.mark.parametrize(("called", "how"), [("all_reduce", "added up"), ("all_to_all_single", "all to all")])
+def test_how_layers_exchange_activations(called: str, how: str) -> None:
+    exchange = Frame(f"{TORCH}/distributed/distributed_c10d.py", called, 1)
+    forward, backward = (line(3), MODULE, exchange), (line(4), BACKWARD, exchange)
+    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, backward, (line(1),), times=600, every_s=0.01)))
+    assert found.activations == how
+    of_the_job = Frame("/job/distributed/tokens.py", called, 1)  # a name of the job's own says nothing
+    forward = (line(3), MODULE, of_the_job, EXCHANGE)
+    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, (line(1),), times=600, every_s=0.01)))
+    assert found.activations == "added up"
 
 
 def test_without_stacks_nothing_is_exchanged() -> None:
     found = read_exchanges(Stacks.read([]))
-    assert not found.are_activations
+    assert found.activations == ""
     assert found.besides_passes() == ()

@@ -10,15 +10,16 @@ from tests.builders.traces import ALL_REDUCE, GEMM, MAIN, MadeTrace
 
 GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 
 
 @pytest.mark.parametrize(
     ("forward", "backward", "told"),
     [
-        ([ALL_REDUCE], [ALL_REDUCE], "tensor"),
-        ([SCATTER, GATHER], [GATHER, SCATTER], "tensor"),  # as sequence parallelism exchanges
-        ([ALL_REDUCE], [], "tensor"),  # nothing is trained
+        ([ALL_REDUCE], [ALL_REDUCE], "added up"),
+        ([SCATTER, GATHER], [GATHER, SCATTER], "added up"),  # as sequence parallelism exchanges
+        ([ALL_REDUCE], [], "added up"),  # nothing is trained
         ([], [ALL_REDUCE], None),
         ([GATHER], [GATHER, SCATTER], None),  # parameters of a sharded model
         ([ALL_REDUCE], [ALL_REDUCE] * 5, None),  # the statistics of a layer, and gradients
@@ -41,4 +42,20 @@ def test_which_pass_reduces(forward: list[str], backward: list[str], told: str |
         for number, name in enumerate(backward):
             begin = at + 4_000 + 500 * number
             made.launch(name, at + 3_200 + 10 * number, begin, begin + 500, thread=MAIN + 1, stream=9)
-    assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses.get("parallel") == told
+    assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses.get("activations") == told
+
+
+@pytest.mark.parametrize(("of_tokens", "told"), [(True, "all to all"), (False, None)])
+def test_what_is_sent_all_to_all_is_told_by_what_the_message_is_called(
+    of_tokens: bool, told: str | None, tmp_path: Path
+) -> None:
+    made = MadeTrace()
+    made.gpu()
+    collective = {"Collective name": "all_to_allv" if of_tokens else "send", "In msg nelems": 900, "dtype": "BFloat16"}
+    for step in range(3):
+        at = step * 10_000.0
+        made.step(step, at, at + 9_900)
+        made.operator("aten::mm", at + 100, at + 2_000)
+        made.launch(GEMM, at + 110, at + 120, at + 1_000)
+        made.launch(SEND, at + 200, at + 1_000, at + 5_000, stream=9, **collective)
+    assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses.get("activations") == told

@@ -4,7 +4,8 @@ import pytest
 
 from tests.builders.cases import changes, finding, titles
 
-SHARED: dict[str, str | float] = {"parallel": "tensor", "tensor_parallel": "yes", "backend": "nccl"}
+SHARED: dict[str, str | float] = {"activations": "added up", "tensor_parallel": "yes", "backend": "nccl"}
+DIVIDED: dict[str, str | float] = {"activations": "all to all", "backend": "nccl"}
 
 
 @pytest.mark.parametrize("cause", ["communication.bandwidth", "communication.latency"])
@@ -62,3 +63,25 @@ def test_layers_are_shared_within_a_host() -> None:
         found = finding("communication.bandwidth", settings={**settings, **launched}, ranks=4)
         assert "(hosts, 4)" in changes(found)
         assert "Share layers among fewer ranks" not in titles(found)
+
+
+@pytest.mark.parametrize("cause", ["communication.bandwidth", "communication.latency"])
+@pytest.mark.parametrize("parallel", ["no", "ddp"])
+def test_what_is_sent_all_to_all_is_neither_gradients_nor_split_layers(cause: str, parallel: str) -> None:
+    found = finding(cause, settings={**DIVIDED, "parallel": parallel}, ranks=4)
+    assert "(all to all)" in found.summary
+    assert {
+        "Divide experts, tables or sequences among fewer ranks",
+        "Compute something else while activations are sent",
+    } <= set(titles(found))
+    assert not any(word in str(titles(found)) for word in ("radients", "layers", "every few steps", "as one"))
+    launched: dict[str, str | float] = {"env.WORLD_SIZE": "8", "env.LOCAL_WORLD_SIZE": "4"}
+    assert "(hosts, 4)" in changes(finding(cause, settings={**DIVIDED, **launched}, ranks=4))
+
+
+@pytest.mark.parametrize(("world", "saved"), [("2", 0.3), ("8", 0.3 / 7)])
+def test_fewer_ranks_send_less_to_each_other(world: str, saved: float) -> None:
+    settings = {**DIVIDED, "env.WORLD_SIZE": world}
+    found = finding("communication.bandwidth", share=0.3, settings=settings, ranks=int(world))
+    fix = next(fix for fix in found.fixes if fix.title.startswith("Divide"))
+    assert fix.speedup_range == pytest.approx((1.0, 1 / (1 - saved)))

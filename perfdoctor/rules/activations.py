@@ -1,11 +1,11 @@
-"""Ranks that share each layer and nothing else: they exchange activations, in each forward and backward pass."""
+"""Ranks that share each layer exchange activations, in each forward and backward pass: added up, or all to all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from perfdoctor.causes import BANDWIDTH, LATENCY
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import TENSOR
+from perfdoctor.knowledge.libraries import ADDED_UP, ALL_TO_ALL
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
@@ -19,8 +19,8 @@ from perfdoctor.rules.transport import (
 )
 
 
-def _shares_layers(case: Case) -> bool:
-    return case.settings.get("parallel") == TENSOR
+def _exchanges(how: str) -> Callable[[Case], bool]:
+    return lambda case: case.settings.get("activations") == how
 
 
 def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
@@ -45,20 +45,39 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
 
 def _share_otherwise(case: Case) -> Iterator[Advice]:
     yield from mend_transport(case)
-    if has_several_hosts(case):
+    if _exchanges(ALL_TO_ALL)(case):
+        yield from _divide_otherwise(case)
+    elif has_several_hosts(case):
         yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
     else:
         yield advise("tensor_parallel.smaller_groups", world=world_size(case), trains=case.trains)
 
 
-TENSOR_PARALLEL_RULES = (
+def _divide_otherwise(case: Case) -> Iterator[Advice]:
+    """Experts, tables or sequences that are divided among ranks."""
+    if has_several_hosts(case):
+        yield advise("all_to_all.within_host", ranks=ranks_of_host(case), trains=case.trains)
+    else:
+        yield advise("all_to_all.smaller_groups", world=world_size(case), trains=case.trains)
+    yield advise("all_to_all.compute_meanwhile")
+
+
+ACTIVATION_RULES = (
     Rule(
         BANDWIDTH,
         say("tensor_parallel.activations"),
         OF_BYTES,
         _send_fewer_bytes,
         say("tensor_parallel.activations_refuted"),
-        applies=_shares_layers,
+        applies=_exchanges(ADDED_UP),
+    ),
+    Rule(
+        BANDWIDTH,
+        say("all_to_all.activations"),
+        OF_BYTES,
+        _send_fewer_bytes,
+        say("tensor_parallel.activations_refuted"),
+        applies=_exchanges(ALL_TO_ALL),
     ),
     Rule(
         LATENCY,
@@ -66,6 +85,14 @@ TENSOR_PARALLEL_RULES = (
         OF_MESSAGES,
         _send_fewer_messages,
         say("tensor_parallel.small_activations_refuted"),
-        applies=_shares_layers,
+        applies=_exchanges(ADDED_UP),
+    ),
+    Rule(
+        LATENCY,
+        say("all_to_all.small_activations"),
+        OF_MESSAGES,
+        _send_fewer_messages,
+        say("tensor_parallel.small_activations_refuted"),
+        applies=_exchanges(ALL_TO_ALL),
     ),
 )

@@ -22,6 +22,7 @@ from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double
 from perfdoctor.metrics.exchanges import read_exchanges
+from perfdoctor.metrics.hand_over import taken_by_file
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
@@ -64,6 +65,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     unused = unused_pass(job.source_calls)
     put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
+    put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(
         shares=together.fractions(),

@@ -313,6 +313,8 @@ HANDOVER = re.compile(
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
+_SHARING = re.compile(r"/torch/multiprocessing/reductions\.py$")
+_CONNECTION = re.compile(r"(?:^|/)multiprocessing/connection\.py$")
 _DISTRIBUTED = re.compile(r"/torch/distributed/.*\.py$")
 _GENERATION = re.compile(rf"{INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
 
@@ -355,6 +357,16 @@ def calls_backward(stack: Sequence[Frame]) -> bool:
 def sends_all_to_all(stack: Sequence[Frame]) -> bool:
     """Whether each rank sends something else to each other one: torch.distributed's all_to_all and its like."""
     return any("all_to_all" in frame.simple_name and _DISTRIBUTED.search(frame.file) for frame in stack)
+
+
+def asks_for_shared_memory(stack: Sequence[Frame]) -> bool:
+    """Whether the process that made a tensor is asked for its shared memory, as torch does by default."""
+    return any(_SHARING.search(frame.file) and frame.simple_name == "rebuild_storage_fd" for frame in stack)
+
+
+def awaits_message(stack: Sequence[Frame]) -> bool:
+    """Whether a connection of multiprocessing has nothing to read yet."""
+    return any(_CONNECTION.search(frame.file) and frame.simple_name == "_poll" for frame in stack)
 
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import perfdoctor.rules.estimates as estimates
+import perfdoctor.rules.exchange_estimates as exchange_estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
@@ -60,7 +61,8 @@ GAINS: Mapping[str, Estimate] = {
     "input.draw_ahead": estimates.UP_TO_ALL,
     "input.keep_workers": estimates.ALL,
     "input.longer_epochs": estimates.UP_TO_ALL,
-    "input.fewer_tensors": estimates.UP_TO_ALL,
+    "input.fewer_tensors": estimates.by_fewer_tensors,
+    "input.share_by_name": estimates.by_name,
     "input.without_workers": estimates.by_no_workers,
     "input.pin_less": estimates.UP_TO_ALL,
     "input.own_resource": estimates.on_other_cores,
@@ -135,8 +137,8 @@ GAINS: Mapping[str, Estimate] = {
     # Communication.
     "communication.fewer_channels": estimates.value("longer", 0.0),
     "communication.high_priority": estimates.value("share", 0.8),
-    "communication.exchange_seldom": estimates.by_fewer_exchanges,
-    "communication.exchange_once": estimates.by_fewer_exchanges,
+    "communication.exchange_seldom": exchange_estimates.by_fewer_exchanges,
+    "communication.exchange_once": exchange_estimates.by_fewer_exchanges,
     "communication.exchange_rarely": estimates.value("share", 0.0),
     "communication.gather_tensors": estimates.UP_TO_ALL,
     "communication.half_precision": estimates.HALF,
@@ -145,16 +147,16 @@ GAINS: Mapping[str, Estimate] = {
     "communication.sharded_half_precision": estimates.HALF,
     "communication.shard_within_host": estimates.UP_TO_ALL,
     "communication.prefetch_parameters": estimates.UP_TO_ALL,
-    "communication.gather_once": estimates.known_part(estimates.OF_THREE, least=0.0),
+    "communication.gather_once": estimates.known_part(exchange_estimates.OF_THREE, least=0.0),
     "communication.use_ddp": estimates.UP_TO_ALL,
     "communication.send_as_one": estimates.UP_TO_ALL,
     "communication.use_buckets": estimates.UP_TO_ALL,
     "communication.no_data_parallel": estimates.UP_TO_ALL,
-    "tensor_parallel.smaller_groups": estimates.by_smaller_groups,
-    "tensor_parallel.half_precision": estimates.half_of_layers,
-    "tensor_parallel.larger_batch": estimates.half_of_layers,
+    "tensor_parallel.smaller_groups": exchange_estimates.by_smaller_groups,
+    "tensor_parallel.half_precision": exchange_estimates.half_of_layers,
+    "tensor_parallel.larger_batch": exchange_estimates.half_of_layers,
     "all_to_all.within_host": estimates.UP_TO_ALL,
-    "all_to_all.smaller_groups": estimates.by_smaller_all_to_all,
+    "all_to_all.smaller_groups": exchange_estimates.by_smaller_all_to_all,
     "all_to_all.compute_meanwhile": estimates.UP_TO_ALL,
     # What a GPU works at.
     "gpu.more_micro_batches": estimates.value("waiting", 0.0),

@@ -108,12 +108,11 @@ def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
         return
     busy = case.number("worker_busy")
     slack = None if busy is None or 1 - busy < thresholds.SLACK_OF_WORKERS else 1 - busy
-    if _has_rows(case):
-        yield advise("input.whole_batches")
-    else:
-        yield advise("input.fewer_tensors", slack=slack)
-        if (case.setting("workers") or 0) > 0:
-            yield advise("input.share_by_name")
+    by_file = case.number("taken_by_file") or 0.0
+    fewer = advise("input.whole_batches") if _has_rows(case) else advise("input.fewer_tensors", slack=slack)
+    by_name = [advise("input.share_by_name", part=by_file)] if by_file >= thresholds.SHOWN_PART else []
+    # Where unpickling takes little, there are few objects in a batch.
+    yield from (*by_name, fewer) if by_file >= thresholds.MOSTLY else (fewer, *by_name)
     if case.settings.get("pin_thread") == "yes":
         yield advise("input.pin_less")
     if slack and max((trainer.workers for trainer in case.trainers), default=0) > 1:

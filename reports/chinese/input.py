@@ -177,11 +177,11 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
-def share_by_name() -> Fix:
+def share_by_name(*, part: float) -> Fix:
     return fix(
         "让 worker 进程按名称共享张量",
-        "默认情况下，批次中的每个张量都要传递一个打开的文件。传递文件名更便宜；"
-        "但作业被强制结束后，这些文件会留在 /dev/shm 中。",
+        "默认情况下，批次中的每个张量都要经由一条单独的连接传递一个打开的文件："
+        f"占取走批次用时的 {percent(part)}。传递文件名更便宜；但作业被强制结束后，这些文件会留在 /dev/shm 中。",
     )
 
 

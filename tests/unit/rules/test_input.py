@@ -357,6 +357,18 @@ def test_helpers_are_no_loader_workers() -> None:
     ]
 
 
+@pytest.mark.parametrize(("by_file", "order"), [(None, [False]), (0.2, [False, True]), (0.9, [True, False])])
+def test_tensors_are_shared_by_name_where_their_files_are_what_is_asked_for(
+    by_file: float | None, order: list[bool]
+) -> None:
+    numbers = {} if by_file is None else {"taken_by_file": by_file}
+    found = first(job(0.3, 2, cause="cpu.data_transfer", numbers=numbers), "cpu.data_transfer")
+    by_name, fewer = "Let workers share tensors by name", "Return few large tensors per batch"
+    assert [fix.title == by_name for fix in worded_fixes(found) if fix.title in (by_name, fewer)] == order
+    if by_file is not None:
+        assert paces(found)[by_name] == pytest.approx(1 / (1 - 0.3 * 0.7 * by_file))
+
+
 @pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])
 def test_what_follows_a_random_draw_cannot_be_kept(drawn: float, speedup: float | None) -> None:
     found = first(job(0.5, 0, numbers={"drawn_before": drawn}))

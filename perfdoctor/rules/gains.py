@@ -16,6 +16,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.neighbours import with_queueing
 from perfdoctor.rules.proposed import Estimate, Proposed
+from perfdoctor.rules.workers import supply_floor
 
 
 def freed(share: float) -> float:
@@ -39,6 +40,8 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
         return advice
     times = with_queueing(case, cause)
     gain = replace(gain, likely=times * gain.likely, most=times * gain.most).within(left)
+    if (floor := supply_floor(case, cause)) is not None:  # until the input keeps up
+        gain = replace(gain.within(floor), most=gain.most)
     likely, least, most = map(freed, (gain.likely, gain.least, gain.most))
     return replace(advice, predicted_speedup=likely, speedup_range=(least, most))
 

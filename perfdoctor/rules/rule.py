@@ -15,6 +15,7 @@ from perfdoctor.results.edits import more_rarely
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.gains import freed, with_gain
 from perfdoctor.rules.neighbours import without_neighbours
+from perfdoctor.rules.workers import supply_floor
 
 Fixes = Iterable[Fix | Advice]
 # What shows how much of a cause may be a profiler's own doing.
@@ -110,13 +111,19 @@ class Rule:
             ranks=ranks if len(set(ranks)) < len(case.trainers) else (),
             awaited=case.waits_for(ranks),
             clauses=tuple(self.clauses(case)),
-            remarks=(*self._seen_once(case), *self.remarks(case)),
+            remarks=(*self._seen_once(case), *self.remarks(case), *self._after_input(case)),
         )
 
     def _seen_once(self, case: Case) -> Iterator[Message]:
         """That it was met in one stretch only, so that how often it comes is not known."""
         if (seconds := case.once.get(self.cause)) is not None:
             yield say("finding.once", seconds=seconds, watched=case.watched_s)
+
+    def _after_input(self, case: Case) -> Iterator[Message]:
+        """That less of it makes nothing faster as long as loader workers are what the job waits for."""
+        floor, healthy = supply_floor(case, self.cause), CAUSES[self.cause].healthy
+        if floor is not None and not healthy and 1 - floor < thresholds.MOSTLY * case.share(self.cause):
+            yield say("finding.after_input", busy=floor)
 
     def _speedup(self, case: Case, fixes: Iterable[Fix | Advice]) -> float:
         """That of the best fix, where the speed-up of one could be computed, within what the next bottleneck allows.

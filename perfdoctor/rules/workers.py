@@ -3,12 +3,15 @@
 import math
 from dataclasses import dataclass, replace
 
-from perfdoctor.causes import DATA_TRANSFER, MODEL_COMPUTE, WORKER_STARTUP
+from perfdoctor.causes import CONTENTION, DATA_TRANSFER, INPUT_CAUSES, MODEL_COMPUTE, SWAP, THROTTLED, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.helper_processes import depends_on_steps
+
+# What slows loader workers down as well, or them alone.
+_OF_SUPPLY = INPUT_CAUSES | {CONTENTION, SWAP, THROTTLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +187,14 @@ def _busy(case: Case, trainer: Trainer, waiting: float, in_loop: float) -> float
     """Seconds of preparation per second: the workers' and what its loop prepares, or all its own where it has none."""
     if trainer.workers == 0:
         return waiting
-    own = trainer.number("workers_busy")
-    workers = own if own is not None else case.number("workers_busy")
+    workers = _workers_busy(case, trainer)
     return None if workers is None else workers + in_loop
+
+
+def _workers_busy(case: Case, trainer: Trainer) -> float | None:
+    """How many of its workers are at work, on average."""
+    own = trainer.number("workers_busy")
+    return own if own is not None else case.number("workers_busy")
 
 
 def _core_per_worker(case: Case, trainer: Trainer, waiting: float) -> float:
@@ -216,6 +224,20 @@ def cores_floor(case: Case, assumed: float, cores: float | None) -> float:
     room = case.setting("affinity_cores") or case.setting("host_cores")
     free = cores if room is None else min(cores, room - neighbours)
     return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))
+
+
+def supply_floor(case: Case, cause: str) -> float | None:
+    """What of the wall time loader workers need for the batches, whatever the trainer saves of its own work.
+
+    For workers that are always busy the trainer waits the longer the less else it does. None without such workers, for
+    causes that are the supply's own or take cores from both sides, and where cores are short: workers are slow then
+    because the trainer computes.
+    """
+    used, cores = case.number("job_cores"), case.setting("cores")
+    if cause in _OF_SUPPLY or used is None or cores is None or used >= thresholds.FULL_CORES * cores:
+        return None
+    waiting = [one for one in case.trainers if one.workers and _fetching(one) >= thresholds.REPORTED_SHARE]
+    return max(((_workers_busy(case, one) or 0.0) / one.workers for one in waiting), default=None)
 
 
 def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice]:

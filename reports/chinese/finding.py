@@ -34,6 +34,13 @@ def once(*, seconds: float, watched: float) -> str:
     )
 
 
+def after_input(*, busy: float) -> str:
+    return (
+        f"worker 进程有 {percent(busy)} 的时间都在工作：这里省下的时间，训练进程会用来等待批次。"
+        "等输入跟得上之后，这项改动才见效。"
+    )
+
+
 def spent_on(*, cause: str) -> str:
     return f"用于{cause}的墙钟时间"
 

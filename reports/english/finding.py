@@ -36,6 +36,13 @@ def once(*, seconds: float, watched: float) -> str:
     )
 
 
+def after_input(*, busy: float) -> str:
+    return (
+        f"Loader workers are at work for {percent(busy)} of the time: what is saved here, the trainer waits for "
+        "batches instead. It counts once the input keeps up."
+    )
+
+
 def spent_on(*, cause: str) -> str:
     return f"wall time spent on {cause}"
 

@@ -35,6 +35,31 @@ def test_every_estimate_is_for_a_piece_of_advice() -> None:
     assert GAINS.keys() - {one.id for one in said()} == set()
 
 
+@pytest.mark.parametrize(
+    ("busy", "cores", "speedup", "first"),
+    [
+        (1.0, 4.0, 1.0, True),  # what is saved is waited for batches
+        (0.85, 4.0, 1 / 0.85, False),
+        (0.5, 4.0, 1.25, False),  # batches are ready
+        (1.0, 2.0, 1.25, False),  # cores are short: workers are slow because the trainer computes
+    ],
+)
+def test_what_workers_need_is_left_whatever_the_trainer_saves(
+    busy: float, cores: float, speedup: float, first: bool
+) -> None:
+    measured = {"worker_busy": busy, "workers_busy": busy, "job_cores": 1.8, "collected_by_hand": 1.0}
+    numbers = {name: Evidence("", value, "", "test") for name, value in measured.items()}
+    trainer = Trainer(0, 1, {}, {"data": 0.3}, {}, (), 1, 0, {})
+    shares = {"cpu.garbage_collection": 0.2, "cpu.input_preprocessing": 0.3, "cpu.model_compute": 0.5}
+    found = {one.cause: one for one in find(Case(shares, (trainer,), {}, numbers, {"cores": cores}))[0]}
+    collecting, supply = found["cpu.garbage_collection"], found["cpu.input_preprocessing"]
+    assert collecting.predicted_speedup == pytest.approx(speedup)
+    assert (collecting.fixes[0].speedup_range or (0, 0))[1] == pytest.approx(1.25)
+    assert ("once the input keeps up" in str(worded_finding(collecting).summary)) == first
+    assert (supply.predicted_speedup or 0) > 1.2
+    assert "once the input keeps up" not in str(worded_finding(supply).summary)
+
+
 @pytest.mark.parametrize(("share", "times"), [(0.2, 1 / 0.8), (0.5, 2.0), (0.9, 1 / 0.9)])
 def test_copies_hide_behind_no_more_than_the_rest(share: float, times: float) -> None:
     found = worded_finding(finding("gpu.host_transfer", share=share, numbers={"traced_pageable": 0.0}))

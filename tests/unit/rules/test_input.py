@@ -366,7 +366,7 @@ def test_tensors_are_shared_by_name_where_their_files_are_what_is_asked_for(
     by_name, fewer = "Let workers share tensors by name", "Return few large tensors per batch"
     assert [fix.title == by_name for fix in worded_fixes(found) if fix.title in (by_name, fewer)] == order
     if by_file is not None:
-        assert paces(found)[by_name] == pytest.approx(1 / (1 - 0.3 * 0.7 * by_file))
+        assert paces(found)[by_name] == pytest.approx(1 / (1 - 0.3 * 0.5 * by_file))
 
 
 @pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])

@@ -209,13 +209,23 @@ def _leads_to(
     """Whether a stack of the job's own or torch's code is between the model's call and the last backward pass after it.
 
     Of a loop with several passes, a generator's and a discriminator's, what is between two of them leads to the next.
+    Where both passes lie in one call, an argument of that call or what takes its result is between neither.
     """
     if package_of(stack[-1].file) not in ("", "torch") and not any(map(OWN_OPERATORS.matches, stack)):
         return False
     for function, line in reversed(list(functions(stack))):
         if function in calls and function in backwards:
-            return min(_regular(calls[function])) <= line <= max(_regular(backwards[function]))
+            first, last = min(_regular(calls[function])), max(_regular(backwards[function]))
+            return first <= line <= last and not (first == last and _have_both(calls, backwards, function, line))
     return False
+
+
+def _have_both(
+    calls: Mapping[Function, Amounts[int]], backwards: Mapping[Function, Amounts[int]], caller: Function, line: int
+) -> bool:
+    """Whether a function that is called at a line calls the model and leads to a backward pass itself."""
+    above, file, name = caller
+    return any(frames == (*above, Frame(file, name, line)) for frames, *_ in calls.keys() & backwards.keys())
 
 
 def _regular(lines: Amounts[int]) -> Collection[int]:

@@ -132,6 +132,16 @@ def test_from_the_models_call_to_the_backward_pass_own_code_leads_to_it(stack: t
     assert [one.leads_to_backward for one in found] == [leads, False, False, False]
 
 
+@pytest.mark.parametrize("in_one_call", [True, False])
+def test_beside_a_call_that_has_both_passes_nothing_in_its_line_leads_from_one_to_the_other(in_one_call: bool) -> None:
+    """``train(*batches())``, where one function calls the model and begins the backward pass, and ``fit(loss(x))``."""
+    train = Frame("/home/me/train.py", "train", 6), Frame("/home/me/train.py", "train", 8)
+    forward = (main(22), *(train[:1] if in_one_call else ()), MODULE)
+    loop = [(main(22), own(7)), forward, (main(22), train[1], BACKWARD)]
+    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(3), 5.0)])
+    assert [one.leads_to_backward for one in found] == [not in_one_call, False, False]
+
+
 def test_what_lies_between_two_passes_leads_to_the_second() -> None:
     """A generator's and a discriminator's; what follows the last of them leads to none."""
     between, after = (main(27), own(7, "penalty")), (main(31), own(9, "metrics"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import CELLS, Frame, is_own, package_of
 from perfdoctor.recording.own_source import SourceLoop
 from perfdoctor.timeline.amounts import Amounts
@@ -52,6 +53,7 @@ class OwnLoops:
             if (where := stacks.locations[number]).phase in _OF_TRAINING and not where.leads_to_backward
             for loop, _ in around[number]
         }
+        self._of_cells = _of_cells(stacks, spent, around)
         self._by_line: dict[str, Amounts[str]] = {}
         self._carries: dict[str, bool] = {}
         self._cells: dict[str, str] = {}
@@ -83,11 +85,28 @@ class OwnLoops:
         if not inside:
             return ""
         (loop, frame), cell = inside[0], next(_cells(frames), "")
+        cell = cell if loop in self._of_cells else ""
         if not cell:
             loop = next((other for other, around in inside if around == frame and not other.carries), loop)
         name = f"{loop.file}:{loop.line} {frame.function}"
         self._carries[name], self._cells[name] = loop.carries, cell or self._cells.get(name, "")
         return name
+
+
+def _of_cells(
+    stacks: Stacks, spent: Mapping[int, float], around: Mapping[int, list[tuple[SourceLoop, Frame]]]
+) -> set[SourceLoop]:
+    """The loops around layers for one piece of a sequence in which these take most of the time.
+
+    What else a round computes may make the next piece, which a layer over the whole sequence has no place for.
+    """
+    all_of, in_cells = Amounts[SourceLoop](), Amounts[SourceLoop]()
+    for number, amount_ns in spent.items():
+        has_cell = any(_cells(stacks.frames[number]))
+        for loop in {loop for loop, _ in around[number]}:
+            all_of[loop] += amount_ns
+            in_cells[loop] += amount_ns * has_cell
+    return {loop for loop, amount in in_cells.items() if amount and amount >= thresholds.MOSTLY * all_of[loop]}
 
 
 def _cells(frames: Iterable[Frame]) -> Iterator[str]:

@@ -77,10 +77,13 @@ def of_sequence(fix: Proposed) -> Gain:
     """The same where a layer goes over the sequence: cuDNN has each in one call, a CPU only the LSTM (oneDNN).
 
     On a CPU the others still call what the cell calls, but for the product with the input: of a time that was nearly
-    all in such a loop 0.33 (GRU), 0.49 (RNN) and 0.58 to 0.73 (LSTM) went (measured, 40 pieces, torch 2.13).
+    all in such a loop 0.33 (GRU), 0.49 (RNN) and 0.58 to 0.73 (LSTM) went (measured, 40 pieces, torch 2.13), with 200
+    pieces 0.35 and 0.77 (LSTM). oneDNN knows no double precision: there an LSTM took 1.06 and 0.74 times as long as its
+    cells.
     """
-    whole = of_loop(fix)
-    part = 1.0 if fix["layer"] == "LSTM" or fix.case.uses_gpu else 0.5
+    whole, double = of_loop(fix), (fix.case.number("double_precision") or 0.0) >= thresholds.MOSTLY
+    of_cpu = 0.5 if fix["layer"] != "LSTM" else 0.25 if double else 0.8
+    part = 1.0 if fix.case.uses_gpu else of_cpu
     return Gain(0.0, part * whole.likely, part * whole.most)
 
 

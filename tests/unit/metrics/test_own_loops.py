@@ -72,6 +72,16 @@ def test_of_a_loop_it_is_known_that_it_calls_a_layer_for_one_piece_of_a_sequence
     cell = (step(35), Frame(TRAIN, "Net.forward", 12), Frame(f"{TORCH}/nn/modules/rnn.py", "GRUCell.forward", 1500))
     loop = SourceLoop(TRAIN, 11, 13, carries=True)
     lines = {f"{TRAIN}:12 Net.forward": 10.0}
-    assert loops(seen(cell, MODEL), lines, loop) == (
+    assert loops(seen(cell, cell, MODEL), lines, loop) == (
         CostlyLoop(f"{TRAIN}:11 Net.forward", 1.0, carries=True, cell="GRUCell"),
     )
+
+
+@pytest.mark.parametrize(("times", "cell"), [(1, "LSTMCell"), (3, "")])
+def test_a_loop_is_one_over_pieces_only_where_most_of_it_is_the_layer_that_takes_them(times: int, cell: str) -> None:
+    """A controller that reads a memory in each round, which a layer over the whole sequence has no place for."""
+    layer = (step(35), Frame(TRAIN, "Net.forward", 12), Frame(f"{TORCH}/nn/modules/rnn.py", "LSTMCell.forward", 1500))
+    memory = (step(35), Frame(TRAIN, "Net.forward", 12), Frame(TRAIN, "Net.read", 21))
+    lines = {f"{TRAIN}:12 Net.forward": 4.0, f"{TRAIN}:21 Net.read": 6.0}
+    found = loops(seen(layer, layer, *[memory] * times), lines, SourceLoop(TRAIN, 11, 13, carries=True))
+    assert [(one.line, one.cell) for one in found] == [(f"{TRAIN}:11 Net.forward", cell)]

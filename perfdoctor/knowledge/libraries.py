@@ -43,6 +43,8 @@ SHARDED = frozenset((DEEPSPEED, FULLY_SHARD, FSDP))
 ADDED_UP, ALL_TO_ALL = "added up", "all to all"
 # How many operators an optimizer runs for its parameters.
 SINGLE, MULTI, FUSED = "single", "multi", "fused"
+# Of embedding tables, that their gradients hold the rows only that a batch touches.
+SPARSE_GRADIENTS = "sparse gradients"
 ADAM = "Adam"  # and AdamW
 
 # Of several rows of a setting the first that is seen decides: DeepSpeed and Megatron also use what follows them.
@@ -58,7 +60,8 @@ USES: tuple[Use, ...] = (
     # torch.distributed.tensor.parallel, which transformers use too
     _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
     _use("tensor_parallel", "yes", rf"{INSTALLED}/transformers/integrations/tensor_parallel\.py"),
-    # torch.nn.Embedding and EmbeddingBag
+    # torch.nn.Embedding and EmbeddingBag; of their gradients torch.optim.SparseAdam takes none but sparse ones
+    _use("embeddings", SPARSE_GRADIENTS, r"torch/optim/sparse_adam\.py"),
     _use("embeddings", "yes", r"torch/nn/modules/sparse\.py", "forward"),
     # torch.distributed.all_gather_object and its like, which pickle what they are given
     _use(

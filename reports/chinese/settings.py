@@ -68,6 +68,7 @@ VALUES = {
     "arrow": "Hugging Face datasets",
     "arrow rows by number": "Hugging Face datasets，按行号读取",
     "rows of a table": "表的行",
+    "sparse gradients": "用稀疏梯度",
     "single": "逐个张量",
     "multi": "多个张量一起（foreach）",
     "fused": "融合（fused）",

@@ -68,6 +68,7 @@ VALUES = {
     "arrow": "Hugging Face datasets",
     "arrow rows by number": "Hugging Face datasets, rows by number",
     "rows of a table": "rows of a table",
+    "sparse gradients": "with sparse gradients",
     "single": "tensor by tensor",
     "multi": "several tensors at once (foreach)",
     "fused": "fused",

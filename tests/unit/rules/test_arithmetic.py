@@ -2,6 +2,7 @@
 
 import pytest
 
+from perfdoctor.knowledge.libraries import SPARSE_GRADIENTS
 from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
@@ -76,11 +77,19 @@ def test_a_large_update_is_made_in_one_pass(update: str, optimizer: float, likel
     assert found.predicted_speedup == pytest.approx(1 / (1 - (likely or 0.0)))
 
 
-@pytest.mark.parametrize(("ranks", "settings"), [(1, {}), (2, {"embeddings": "yes"}), (1, {"embeddings": "yes"})])
-def test_rows_that_no_batch_touches_need_no_update(ranks: int, settings: dict[str, str | float]) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "settings", "told"),
+    [
+        (1, {}, False),
+        (2, {"embeddings": "yes"}, False),
+        (1, {"embeddings": "yes"}, True),
+        (1, {"embeddings": SPARSE_GRADIENTS}, False),
+    ],
+)
+def test_rows_that_no_batch_touches_need_no_update(ranks: int, settings: dict[str, str | float], told: bool) -> None:
     found = finding("cpu.model_compute", share=0.95, settings=settings, optimizer=0.4, ranks=ranks)
     title = "Update only the rows of embedding tables that a batch touches"
-    assert (title in titles(found)) is (ranks == 1 and "embeddings" in settings)
+    assert (title in titles(found)) is told
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import logging
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from io import TextIOWrapper
+from queue import Queue
 
+from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.recording.own_source import SourceLoop
 
+# Methods that take what they are given, and calls that write it down.
+_TAKES = {name for kind in (list, set, dict, deque, Queue, TextIOWrapper, logging.Logger) for name in dir(kind)}
+_TAKES.add(BACKWARD)  # gradients are added up
+_WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -66,7 +76,7 @@ def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
         body: of the loop.
         over: the names that each round gets another value of.
     """
-    if _reads_filled(body):
+    if _reads_filled(body) or any(_changes_state(part, over) for part in _in_order(body)):
         return True
     needed: set[str] = set()
     given: set[str] = set()
@@ -80,6 +90,22 @@ def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
             needed |= _places(part, ast.Load) - given
             given |= _places(part, ast.Store)
     return any(name.partition(".")[0] not in over for name in needed & (given | kept))
+
+
+def _changes_state(statement: ast.AST, over: Collection[str]) -> bool:
+    """Whether a call is made for what it changes, as its result is not used: the next round may find that.
+
+    What each round goes over has a state of its own. Collections and logs only take what they are given, and tensors
+    are changed by methods with an underscore at the end.
+    """
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    function = statement.value.func
+    if isinstance(function, ast.Name):
+        return function.id not in dir(builtins) and not function.id.startswith(_WRITES)
+    if not isinstance(function, ast.Attribute) or _name_of(function).partition(".")[0] in over:
+        return False
+    return not (function.attr in _TAKES or function.attr.startswith(_WRITES) or function.attr.endswith("_"))
 
 
 def _reads_filled(body: Sequence[ast.AST]) -> bool:

@@ -106,6 +106,11 @@ def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
     if case.asks_helpers:
         yield from helper_fixes(case, DATA_TRANSFER)
         return
+    alone = (case.setting("workers") or 0) > 0 and not case.uses_gpu
+    freed = (freed_without_workers(case, DATA_TRANSFER) or 0.0) if alone else 0.0
+    first = freed >= thresholds.MOSTLY * case.share(DATA_TRANSFER)  # batches cost less to make than to send
+    if first:
+        yield advise("input.without_workers")
     busy = case.number("worker_busy")
     slack = None if busy is None or 1 - busy < thresholds.SLACK_OF_WORKERS else 1 - busy
     by_file = case.number("taken_by_file") or 0.0
@@ -117,7 +122,7 @@ def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("input.pin_less")
     if slack and max((trainer.workers for trainer in case.trainers), default=0) > 1:
         yield advise("input.out_of_order", slack=slack)
-    if (case.setting("workers") or 0) > 0 and not case.uses_gpu:
+    if alone and not first:
         yield advise("input.without_workers")
 
 

@@ -369,6 +369,17 @@ def test_tensors_are_shared_by_name_where_their_files_are_what_is_asked_for(
         assert paces(found)[by_name] == pytest.approx(1 / (1 - 0.3 * 0.5 * by_file))
 
 
+@pytest.mark.parametrize(("busy", "place"), [(0.1, 0), (0.38, -1)])
+def test_workers_with_less_to_do_than_their_batches_cost_to_be_sent_are_done_without_first(
+    busy: float, place: int
+) -> None:
+    numbers = {"workers_busy": busy, "worker_busy": busy / 4}
+    case = job(0.4, 4, cause="cpu.data_transfer", numbers=numbers, settings={"workers": 4.0, "loader": "yes"})
+    titles = [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))]
+    assert titles[place] == "Try without workers"
+    assert titles.count(titles[place]) == 1
+
+
 @pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])
 def test_what_follows_a_random_draw_cannot_be_kept(drawn: float, speedup: float | None) -> None:
     found = first(job(0.5, 0, numbers={"drawn_before": drawn}))

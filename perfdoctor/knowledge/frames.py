@@ -152,6 +152,20 @@ LOGGING = (
     meaning(rf"{INSTALLED}/rich/(?:live|progress|console)\.py", "refresh render_lines print", "logging"),
     meaning(rf"{_LIGHTNING}/callbacks/progress/.*\.py", "", "logging"),
 )
+# What takes a batch to the device in front of the model's call, in a training step of a library's.
+MOVING = (
+    # transformers' Trainer
+    meaning(rf"{INSTALLED}/transformers/trainer\.py", "_prepare_inputs _prepare_input", "transfer"),
+    # transformers' BatchEncoding and BatchFeature
+    meaning(rf"{INSTALLED}/transformers/(?:tokenization|feature_extraction)_utils(?:_base)?\.py", "to", "transfer"),
+    # accelerate's loaders
+    meaning(rf"{INSTALLED}/accelerate/utils/operations\.py", "send_to_device", "transfer"),
+    # Lightning's hooks for batches, and what those call
+    meaning(rf"{_LIGHTNING}/strategies/\w+\.py", "batch_to_device", "transfer"),
+    meaning(
+        r"(?:lightning/fabric|lightning_fabric)/utilities/apply_func\.py", "move_data_to_device batch_to", "transfer"
+    ),
+)
 DATA = (
     # torch.utils.data.DataLoader: a worker's loop, the thread that pins, starting and stopping workers, fetching
     meaning(r"torch/utils/data/_utils/worker\.py", "_worker_loop", "data", "worker"),
@@ -162,6 +176,7 @@ DATA = (
     # torch's datasets, samplers and collate functions; torchdata's nodes and pipes
     meaning(r"torch/utils/data/.*\.py", "", "data", "fetch"),
     meaning(r"torchdata/.*\.py", "", "data", "fetch"),
+    *MOVING,
     # packages that read and augment: torchvision, albumentations, WebDataset, LitData, Hugging Face datasets
     meaning(
         rf"{INSTALLED}/(?:"

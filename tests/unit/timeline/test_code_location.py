@@ -16,6 +16,9 @@ LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderI
 LOADER_START = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._reset", 1276)
 SAVEZ = Frame("/env/lib/python3.11/site-packages/numpy/lib/_npyio_impl.py", "savez_compressed", 723)
 NEXT_INDEX = Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter._next_index", 714)
+WORKER = Frame(f"{TORCH}/utils/data/_utils/worker.py", "_worker_loop", 374)
+COLLATE = Frame(f"{TORCH}/utils/data/_utils/fetch.py", "_MapDatasetFetcher.fetch", 55)
+TRAINER = Frame(f"{PACKAGES}/transformers/trainer.py", "Trainer.training_step", 4018)
 MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
 
 
@@ -73,6 +76,13 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, MODULE, Frame(f"{PACKAGES}/torchvision/transforms/v2/_geometry.py", "forward", 9)], "data", "fetch"),
         ([MAIN, Frame(f"{PACKAGES}/transformers/tokenization_utils_base.py", "__call__", 9)], "data", "fetch"),
         ([MAIN, Frame("/home/me/datasets/load.py", "load", 9)], "other", ""),
+        # A library's training step takes a batch to the device before it calls the model.
+        ([MAIN, TRAINER, Frame(f"{PACKAGES}/transformers/trainer.py", "Trainer._prepare_input", 9)], "transfer", ""),
+        ([MAIN, TRAINER, Frame(f"{PACKAGES}/accelerate/utils/operations.py", "send_to_device", 9)], "transfer", ""),
+        ([MAIN, Frame(f"{LIGHTNING}/fabric/utilities/apply_func.py", "batch_to", 9)], "transfer", ""),
+        ([MAIN, Frame(f"{PACKAGES}/transformers/tokenization_utils_base.py", "BatchEncoding.to", 9)], "transfer", ""),
+        ([WORKER, COLLATE, Frame(f"{PACKAGES}/transformers/tokenization_utils_base.py", "to", 9)], "data", "fetch"),
+        ([MAIN, TRAINER], "other", ""),
         # So may a metric, which is none of the model; its function may be a loss.
         (
             [MAIN, MODULE, Frame(f"{PACKAGES}/torchmetrics/metric.py", "Metric.forward", 300), MODULE],

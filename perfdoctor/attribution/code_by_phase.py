@@ -7,17 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from perfdoctor.attribution.code_samples import RUNNING, samples_of_training
+from perfdoctor.attribution.device_host import QUEUED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
+from perfdoctor.knowledge.symbols import DRIVERS
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import AFTERWARDS, ALLOCATOR, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn, stand_ins
 
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
 
-_ALL = (*PHASES, PREPARES, AFTERWARDS)
+_ALL = (*PHASES, PREPARES, AFTERWARDS, ALLOCATOR)
+_OF_WAITS = ("clock", QUEUED, "yield")
 # Samples by kind of code (``perfdoctor.knowledge.symbols``), for each phase.
 ByPhase = dict[str, Counter[str]]
 
@@ -25,11 +28,13 @@ ByPhase = dict[str, Counter[str]]
 def phase_of(location: CodeLocation) -> str:
     """What samples are counted by: the phase and, in a loop of the job's own, the side of the model's call.
 
+    A call of the device's allocator is one by itself: nothing but the driver runs in it.
+
     A hook that only reads out does what the loop might do afterwards.
     """
     if location.detail == HOOK:
         return AFTERWARDS
-    return location.detail if location.detail in (PREPARES, AFTERWARDS) else location.phase
+    return location.detail if location.detail in (PREPARES, AFTERWARDS, ALLOCATOR) else location.phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +140,14 @@ def share_out(
         left = Amounts({phase: part for phase, part in running.items() if phase not in apart}).fractions()
         kept = {phase: Counter(by_phase[phase]) for phase in apart}
         return {**share_out(others, left, claimed), **kept}
-    taken = sum(part for phase, part in running.items() if phase in claimed)
-    unclaimed = _without_claimed(sum(by_phase.values(), Counter()), taken)
+    taken, calling = sum(part for phase, part in running.items() if phase in claimed), running.get(ALLOCATOR, 0.0)
+    whole = sum(by_phase.values(), Counter[str]())
+    unclaimed = _without_claimed(whole, taken * whole.total())
+    unclaimed, taken = _without_calls(unclaimed, calling * whole.total()), taken + calling
     in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
     step, own = _apart(unclaimed, 1 - in_step / (1 - taken) if taken < 1 else 0.0)
-    shared = {phase: step if phase in TRAINING_PHASES else own for phase in _ALL if phase not in claimed}
+    open_ones = (phase for phase in _ALL if phase not in claimed and phase != ALLOCATOR)
+    shared = {phase: step if phase in TRAINING_PHASES else own for phase in open_ones}
     return mark_in_step(shared, 0.0)
 
 
@@ -167,18 +175,27 @@ def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]
     return steps, mine
 
 
-def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
-    """Takes the claimed phases' part out of all samples, library and interpreter code first.
+def _without_claimed(counts: Counter[str], to_take: float) -> Counter[str]:
+    """Takes so many samples, those of claimed phases, out of all, library and interpreter code first.
 
     That is what input and saving are made of, and taking it there errs on the side of finding no bottleneck.
     """
     left = Counter(counts)
-    to_take = claimed * counts.total()
     for kind in ("library", "interpreter", "dispatch", "kernel"):
         taken = min(left[kind], to_take)
         left[kind] -= taken  # type: ignore[assignment]
         to_take -= taken
     return left
+
+
+def _without_calls(counts: Counter[str], to_take: float) -> Counter[str]:
+    """Takes so many samples, those of calls of the allocator, out of what waits and drives; what launches stays."""
+    driver = sum(counts[kind] for kind in DRIVERS)
+    spare = max(0.0, 1 - thresholds.DRIVER_PER_DISPATCH * counts["dispatch"] / driver) if driver else 0.0
+    found = {kind: float(counts[kind]) for kind in _OF_WAITS} | {kind: spare * counts[kind] for kind in DRIVERS}
+    part = min(1.0, to_take / total) if (total := sum(found.values())) else 0.0
+    left = {kind: count - part * found.get(kind, 0.0) for kind, count in counts.items()}
+    return Counter(left)
 
 
 def as_long_as_they_run(by_phase: ByPhase, running: Mapping[str, float]) -> ByPhase:

@@ -15,7 +15,7 @@ from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_w
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
-from perfdoctor.timeline.code_location import HOOK, PREPARES, TRAINING_PHASES, is_beside
+from perfdoctor.timeline.code_location import ALLOCATOR, HOOK, PREPARES, TRAINING_PHASES, is_beside
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.locator import Spans
 from perfdoctor.timeline.processes import Process
@@ -147,7 +147,7 @@ def _allocates(job: JobTimeline, trainer: Process) -> bool:
     if job.gpus.memory_used(trainer.pid) >= thresholds.FULL_GPU:
         return True
     seen = _seen_training(job, trainer)
-    empties = sum(one.location.detail == "allocator" for one in seen)
+    empties = sum(one.location.detail == ALLOCATOR for one in seen)
     return empties >= thresholds.ALLOCATES * len(seen) > 0
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from perfdoctor.attribution.account import Account, asks_for_exchange
+from perfdoctor.attribution.driver_calls import frees_memory, with_calls
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, INPUT_WAIT, LAUNCHING, MAPPING, STAGING
 from perfdoctor.causes import (
@@ -145,8 +146,8 @@ def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:
     host = account.causes().fractions()
     waits = host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0)
     busy = use.without_front_end(use.busy_at(*job.span, waits), waits, host.get(LAUNCHING, 0.0))
-    frees = _frees(host)
-    account, busy = _with_calls(account, busy)
+    frees = frees_memory(host)
+    account, use, busy = with_calls(account, use, busy)
     return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy, frees=frees))
 
 
@@ -168,27 +169,6 @@ def _with_staging(account: Account, use: GpuUse) -> Account:
     moved = 1.0 if use.copying is None else use.copying[1]
     waits = min(1.0, moved / copied) if copied else 0.0
     return account.moved(STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
-
-
-def _frees(host: Mapping[str, float]) -> bool:
-    """Whether a host certainly frees its device's memory: time in the kernel alone may be more than usual by chance."""
-    sure = host.get(MEMORY_PRESSURE, 0.0) + max(0.0, host.get(MAPPING, 0.0) - thresholds.USUAL_KERNEL_TIME)
-    return sure >= thresholds.ALLOCATES
-
-
-def _with_calls(account: Account, busy: float | None) -> tuple[Account, float | None]:
-    """What allocates and frees the device's memory, and how long the device is busy besides.
-
-    Memory is freed when the device is through with all that it was given, and it idles until it is given more; its
-    driver counts that as busy (seen on an H200: 0.997 with the cache emptied in each step, where kernels ran for 0.85).
-    Other calls of the driver in which the device goes on working are waits for it.
-    """
-    fractions = account.causes().fractions()
-    mapping, called = fractions.get(MAPPING, 0.0), fractions.get(MEMORY_PRESSURE, 0.0)
-    busy = None if busy is None else min(busy, 1 - mapping)
-    waits = max(0.0, called - (1 - busy - mapping)) / called if busy is not None and called else 0.0
-    account = account.moved(MEMORY_PRESSURE, {DEVICE_WAIT: waits, MEMORY_PRESSURE: 1 - waits})
-    return account.moved(MAPPING, {MEMORY_PRESSURE: 1.0}), busy
 
 
 _WAITS = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER)

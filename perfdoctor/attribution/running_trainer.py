@@ -33,7 +33,7 @@ from perfdoctor.causes import (
 )
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
+from perfdoctor.timeline.code_location import ALLOCATOR, PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import Observation
 
 Causes = Mapping[str, float]
@@ -74,7 +74,7 @@ def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
         return WRITTEN[location.phase]
     if on_gpu and location.detail == "collective":
         return ""  # it gives the exchange to the GPU, or waits for that
-    if on_gpu and location.detail == "allocator":
+    if on_gpu and location.detail == ALLOCATOR:
         return MEMORY_PRESSURE
     if location.detail in _BY_DETAIL:
         return _BY_DETAIL[location.detail]

@@ -38,8 +38,7 @@ class CodeLocation:
             ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
             (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``,
             ``recompute`` (of a forward pass, in the backward pass), ``clip`` (gradients are clipped or scaled back),
-            ``allocator`` (PyTorch's gives a device's memory back),
-            ``PREPARES``, ``AFTERWARDS``, ``HOOK`` or "".
+            ``ALLOCATOR`` (PyTorch's gives a device's memory back), ``PREPARES``, ``AFTERWARDS``, ``HOOK`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -77,6 +76,8 @@ UNKNOWN = CodeLocation("other")
 PREPARES = "prepares"
 AFTERWARDS = "afterwards"
 HOOK = "hook"
+# A call that gives a device's memory back, which waits for the device and drives it.
+ALLOCATOR = "allocator"
 
 
 def is_beside(location: CodeLocation) -> bool:

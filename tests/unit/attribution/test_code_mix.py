@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.attribution.code_by_phase import IN_STEP, _apart, mark_in_step, misplaced
+from perfdoctor.attribution.code_by_phase import IN_STEP, _apart, mark_in_step, misplaced, phase_of, share_out
 from perfdoctor.attribution.code_mix import SPIN, CodeMix, _fractions, _libraries, read_code_mix
 from perfdoctor.attribution.device_host import with_device
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES, Frame
-from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, CodeLocation
+from perfdoctor.timeline.code_location import AFTERWARDS, ALLOCATOR, UNKNOWN, CodeLocation
 from tests.builders import jobs
 
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
@@ -24,6 +24,14 @@ def test_libraries_work_in_the_jobs_own_code() -> None:
     assert own["library"] == 300
     assert step.total() == pytest.approx(own.total())
     assert {kind: step[kind] + own[kind] for kind in SAMPLES} == pytest.approx(dict(SAMPLES))
+
+
+def test_a_call_of_the_allocator_takes_the_drivers_samples() -> None:
+    """What is left for the job's own code beside it is Python."""
+    calls = phase_of(CodeLocation("other", ALLOCATOR))
+    samples = {AFTERWARDS: Counter(interpreter=250, driver=150), calls: Counter(interpreter=50, driver=450, clock=100)}
+    own = share_out(samples, {AFTERWARDS: 0.3, calls: 0.7}, frozenset())[AFTERWARDS]
+    assert own["interpreter"] == own.total() == 300
 
 
 def test_what_has_no_room_in_own_code_stays_in_steps() -> None:

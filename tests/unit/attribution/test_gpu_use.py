@@ -2,6 +2,7 @@
 
 import pytest
 
+from perfdoctor.attribution.driver_calls import without_mapping
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import Fact, Sample
@@ -330,3 +331,25 @@ def test_a_gpu_idles_after_kernels_although_that_counts_as_busy(
 ) -> None:
     use = GpuUse(None, 1.0, {}, None, active=active)
     assert use.without_front_end(0.19, waits, launching) == pytest.approx(busy)
+
+
+@pytest.mark.parametrize(
+    ("active", "busy", "low"),
+    [
+        # What is counted beyond the multiprocessors' work is the driver's, and no small kernels.
+        (0.47, 0.553, 0.0),
+        # A driver that does not count it: multiprocessors work as they do at work.
+        (0.64, 0.73, 0.1),
+        # Kernels are small besides.
+        (0.2, 0.53, 0.0),
+        (None, 0.73, 0.1),
+    ],
+)
+def test_mapping_memory_counts_as_busy_and_keeps_no_multiprocessor_so(
+    active: float | None, busy: float, low: float
+) -> None:
+    use = GpuUse(None, 1.0, {"gpu.low_occupancy": 0.1 / 0.73, "gpu.compute": 0.63 / 0.73}, None, active=active)
+    found, computing = without_mapping(use, 0.73, 0.2)
+    assert computing == pytest.approx(busy, abs=0.001)
+    assert found.parts.get("gpu.low_occupancy", 0.0) * computing == pytest.approx(low)
+    assert sum(found.parts.values()) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""What holds up main threads that wait at one place for a second or longer: who could end it, and who traces them.
+"""What holds up main threads that wait at one place for a second or longer: who could end it, who traces or froze them.
 
 A job that does not step has hardly anything to sample, but much to ask: who has the other end of the pipe, who holds
 the lock of the file, how long the sleep is, whether an exception is being handled. Each is asked once per wait.
@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.cgroup import Freezers
 from perfdoctor.probes.readers.channel_ends import other_end, serves
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import name_of
 from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors, awaited_child, ends_within
 from perfdoctor.probes.readers.waiting_threads import WaitingThreads
-from perfdoctor.recording.schema import TRACED_BY, Fact, Sample, WaitSeen
+from perfdoctor.recording.schema import FROZEN_IN, TRACED_BY, Fact, Sample, WaitSeen
 
 MOST_PROCESSES = 64  # in one sample; of more, those that were not forked, and of the rest some in turn
 MOST_INTO = 4  # waits are looked into in one sample
@@ -50,12 +51,14 @@ class _Known:
         looked_into: the last one that was looked into.
         kind: of how it waits in ``call``; "" where nobody has asked yet.
         tracer: who traced it, 0 for nobody.
+        frozen_in: the control group with which it was frozen, "" for none.
     """
 
     call: bytes = b""
     looked_into: bytes = b""
     kind: str = ""
     tracer: int = 0
+    frozen_in: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class WaitsProbe:
         self._job: Processes | None = None
         self._known: dict[int, _Known] = {}
         self._turns: list[int] = []
+        self._freezers = Freezers(root)
         self._kinds: set[str] = set()  # of waits that were looked into
 
     def check(self, process: Candidate) -> Availability:
@@ -116,10 +120,14 @@ class WaitsProbe:
         members = self._job.pids() if self._job else ()
         forked = frozenset(self._job.forked_pids() if self._job else ())
         self._known = {pid: self._known.get(pid, _Known()) for pid in members}
+        self._freezers.look_anew()
         lasting = set()
         for pid in self._next_turns(forked):
             known = self._known[pid]
             yield from self._look_for_tracer(pid, known, now_ns)
+            if (frozen_in := self._freezers.frozen_in(pid)) != known.frozen_in:
+                known.frozen_in = frozen_in
+                yield Fact(now_ns, self.name, f"pid:{pid}", FROZEN_IN, frozen_in)
             call = self._call(pid)
             if call != known.call:
                 known.call, known.kind = call, ""

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from perfdoctor.results.stuck import Halt
+from perfdoctor.results import stuck as kinds
+from perfdoctor.results.stuck import FROZEN, Halt
 
+OPENS = ("open", "openat", "openat2")
+# What a program that does not end may sit in so that it helps to say what to do about that, whatever the program is.
+_OF_PROGRAMS = (kinds.STOPPED, kinds.FILE_LOCK, kinds.PIPE, kinds.SOCKET, kinds.STORAGE, kinds.TERMINAL)
 _NAMED = 8  # as many numbers are taken in within a sentence
 
 
@@ -41,7 +45,7 @@ def alike(halts: Sequence[Halt]) -> list[list[Halt]]:
     """Processes that stand at one place for one reason, to be told together; in the order of the first of each."""
     found: dict[tuple[object, ...], list[Halt]] = {}
     for one in halts:
-        called = one.call, one.collective, one.sequence, one.group
+        called = one.call, one.collective, one.sequence, one.group, one.target.startswith(FROZEN) and one.target
         found.setdefault((one.own or one.name, one.kind, one.line, one.handling, *called), []).append(one)
     return list(found.values())
 
@@ -61,6 +65,27 @@ def by_host(halts: Sequence[Halt]) -> dict[str, list[int]]:
         if one.watched and one.pid not in found.setdefault(one.host, []):
             found[one.host].append(one.pid)
     return found
+
+
+def by_advice(kind: str, ends: Sequence[Halt]) -> dict[tuple[str, str], list[Halt]]:
+    """The processes to do something about, by what is to be done and on which host; each once.
+
+    Args:
+        kind: of the verdict.
+        ends: where they stand.
+    """
+    found: dict[tuple[str, str], list[Halt]] = {}
+    for one in ends:
+        listed = found.setdefault((_about(kind, one), one.host), [])
+        if one.watched and all(one.pid != other.pid for other in listed):
+            listed.append(one)
+    return {key: halts for key, halts in found.items() if halts}
+
+
+def _about(kind: str, end: Halt) -> str:
+    """What to advise about one process: of a program for which a rank waits, about what that sits in."""
+    about = end.kind if kind == kinds.CHILD and end.kind in _OF_PROGRAMS else kind
+    return "frozen" if about == kinds.STOPPED and end.target.startswith(FROZEN) else about
 
 
 def for_each(command: str, pids: Sequence[int], comma: str) -> str:

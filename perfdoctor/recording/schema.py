@@ -239,6 +239,8 @@ class FlightDump(NamedTuple):
 
 # A fact about a process: who traces it (ptrace(2)), as process id and name.
 TRACED_BY = "traced_by"
+# Another: the control group with which it is frozen, "" once it is not any more.
+FROZEN_IN = "frozen_in"
 
 
 class TrialSeen(NamedTuple):

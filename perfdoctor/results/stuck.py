@@ -24,6 +24,8 @@ CHILD = "child_process"
 SLEEP = "sleep"
 LOOP = "loop"
 UNKNOWN = "unknown"
+# How the target of a process begins that is frozen with its control group, which follows.
+FROZEN = "cgroup:"
 # Between ranks.
 MISMATCH = "collective_mismatch"
 MISSING_RANK = "missing_rank"
@@ -50,7 +52,8 @@ class Halt:
         own: it is the trainer itself, and no worker or child of it.
         name: the process's name.
         call: the system call, None if it runs or that is unknown.
-        target: what the call is about, as of ``perfdoctor.recording.schema.ThreadSample``.
+        target: what the call is about, as of ``perfdoctor.recording.schema.ThreadSample``; of a process that is frozen
+            the control group with which it is.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
         collective: the function of torch.distributed that it is in; "" if it is in none.
         handling: the type of the exception that it handles; "" if none, or not known.

@@ -101,6 +101,7 @@ class _Following:
             dict.fromkeys(halt for one in culprits.values() for halt in one),  # several may wait for one
             (halt for rank, halt in by_rank.items() if rank not in culprits),
             ends=[one[-1] for one in culprits.values()],
+            in_circle=all(self._graph.in_circle(self._ranks.by_rank[rank]) for rank in culprits),
         )
 
     def _between_ranks(self, by_rank: dict[int, Halt]) -> Stuck:
@@ -151,6 +152,7 @@ class _Following:
         waiting: Iterable[Halt],
         *,
         ends: Sequence[Halt] = (),
+        in_circle: bool = False,
     ) -> Stuck:
         return verdict(
             kind,
@@ -158,19 +160,22 @@ class _Following:
             map(self._with_call, chain),
             map(self._with_call, waiting),
             since_s=self._since_s(),
-            confidence=self._confidence(kind, ends),
+            confidence=self._confidence(kind, ends, in_circle=in_circle),
             ends=ends,
             alone=len(self._ranks.by_rank) == 1 and not (self._ranks.missing or self._ranks.unwatched),
         )
 
-    def _confidence(self, kind: str, ends: Sequence[Halt]) -> float:
+    def _confidence(self, kind: str, ends: Sequence[Halt], *, in_circle: bool) -> float:
         """How sure: what cannot end by itself, what nobody was seen to end, and what may go on.
 
-        A thread that looks at something now and then may be who is to release a lock, once that comes.
+        A thread that looks at something now and then may be who is to release a lock, once that comes. Processes of
+        which each waits for the next in a circle do not go on by themselves.
         """
         if kind in ENDLESS or any(halt.others == () for halt in ends):
             return float(thresholds.CONFIDENCE_ENDLESS)
-        may_end = kind in _MAY_END or (kind == kinds.LOCK and any(map(self._has_polling_threads, ends)))
+        may_end = (kind in _MAY_END and not in_circle) or (
+            kind == kinds.LOCK and any(map(self._has_polling_threads, ends))
+        )
         return float(thresholds.CONFIDENCE_MAY_END if may_end else thresholds.CONFIDENCE_NO_END_SEEN)
 
     def _has_polling_threads(self, halt: Halt) -> bool:

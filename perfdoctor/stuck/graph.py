@@ -77,6 +77,9 @@ class WaitGraph:
 
     def chain(self, begin: OnHost) -> tuple[Halt, ...]:
         """From a process to the last one in it: who is waited for, and whom that waits for in turn."""
+        return tuple(map(self.halt, self._way(begin)))
+
+    def _way(self, begin: OnHost) -> list[OnHost]:
         found = [begin]
         while len(found) < _LONGEST_CHAIN:
             following = [one for one in self.awaited(found[-1]).processes if one not in found]
@@ -84,7 +87,13 @@ class WaitGraph:
             if not following:
                 break
             found.append(min(following, key=lambda one: (place_by_sureness(self.halt(one).kind), one.process.pid)))
-        return tuple(map(self.halt, found))
+        return found
+
+    def in_circle(self, begin: OnHost) -> bool:
+        """Whether the last of a chain waits for nobody but who is on the way to it: then nobody ends the wait."""
+        way = self._way(begin)
+        awaited = self.awaited(way[-1])
+        return awaited.all_known and bool(awaited.processes) and set(awaited.processes) <= set(way)
 
     def awaited(self, one: OnHost) -> Awaited:
         """Whom a process waits for."""

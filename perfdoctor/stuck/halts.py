@@ -21,7 +21,7 @@ from perfdoctor.knowledge.halts import (
 from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS
 from perfdoctor.recording.schema import TRACED_BY
 from perfdoctor.results import stuck as kinds
-from perfdoctor.results.stuck import Halt
+from perfdoctor.results.stuck import FROZEN, Halt
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, sleeps
 from perfdoctor.timeline.code_location import awaits_ranks_to_come, own_line
@@ -81,7 +81,7 @@ def halt_of(job: JobTimeline, standing: Standing, rank: int | None, *, own: bool
         own=own,
         name=job.recording.processes[process.pid].name,
         call=standing.call,
-        target=standing.target,
+        target=f"{FROZEN}{standing.frozen_in}" if standing.frozen_in else standing.target,
         line=standing.location.line,
         collective=_collective(standing) if kind in FOR_RANKS else "",
         handling=handling,
@@ -120,7 +120,7 @@ def _is_exiting(stack: tuple[Frame, ...]) -> bool:
 def _stopped(job: JobTimeline, standing: Standing, _: Span) -> str:
     if standing.state == _TRACED or (standing.state == _STOPPED and _tracer(job, standing.process.pid)):
         return kinds.DEBUGGER
-    return kinds.STOPPED if standing.state == _STOPPED else ""
+    return kinds.STOPPED if standing.state == _STOPPED or standing.frozen_in else ""
 
 
 def _debugged(_: JobTimeline, standing: Standing, __: Span) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.knowledge.threads import COLLECTIVES, FOR_THREADS, SLEEPS
-from perfdoctor.recording.schema import WaitSeen
+from perfdoctor.recording.schema import FROZEN_IN, WaitSeen
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation, awaits_ranks_to_come
 from perfdoctor.timeline.job import JobTimeline
@@ -37,6 +37,7 @@ class Standing:
         wait: what was found when its wait was looked into; None if it was not.
         wakes: how often it went to sleep anew; None where that was not read.
         runnable: in which fraction of the samples it ran, or wanted to.
+        frozen_in: the control group with which it is frozen, "" if it is not.
     """
 
     process: Process
@@ -48,6 +49,7 @@ class Standing:
     wait: WaitSeen | None
     wakes: float | None
     runnable: float
+    frozen_in: str = ""
 
 
 def read_standing(job: JobTimeline, process: Process, wait: WaitSeen | None, span: Span) -> Standing:
@@ -58,7 +60,9 @@ def read_standing(job: JobTimeline, process: Process, wait: WaitSeen | None, spa
     stack = () if number is None else job.stacks.frames[number]
     location = UNKNOWN if number is None else job.stacks.locations[number]
     same = wait is not None and wait.call == call and job.threads.main_tid(process.pid) == process.pid
-    return Standing(process, state, call, target, stack, location, wait if same else None, wakes(main, span), runnable)
+    wait = wait if same else None
+    frozen_in = job.recording.facts.get((f"pid:{process.pid}", FROZEN_IN), "")
+    return Standing(process, state, call, target, stack, location, wait, wakes(main, span), runnable, frozen_in)
 
 
 def _usual(thread: ThreadSeries | None, span: Span) -> tuple[tuple[str, str | None, str], float]:
@@ -105,7 +109,7 @@ def samples_in(thread: ThreadSeries, span: Span) -> range:
 def sleeps(standing: Standing) -> bool:
     """Whether a main thread sleeps for a time of its own choice."""
     chosen = standing.call in SLEEPS or (standing.wait is not None and standing.wait.ends_ns is not None)
-    return chosen and standing.state == "S"
+    return chosen and standing.state == "S" and not standing.frozen_in
 
 
 def waits_for_ranks(standing: Standing) -> bool:

@@ -126,6 +126,47 @@ def _hierarchy(mounts: list[Mount], controller: str) -> Mount | None:
     return None
 
 
+class Freezers:
+    """Tells which processes are frozen with their control group: docker pause, a batch system's suspension.
+
+    A frozen process looks as if it waited: in version 1 for storage (state D), in version 2 for whatever it was in.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._groups: dict[str, tuple[ControlGroup, ...]] = {}  # by what /proc/PID/cgroup says
+        self._frozen: dict[str, bool] = {}
+
+    def look_anew(self) -> None:
+        """Lets each group be asked again; until then all its processes share one answer."""
+        self._frozen.clear()
+
+    def frozen_in(self, pid: int) -> str:
+        """The path of the group with which a process is frozen; "" if it is not, or that cannot be told."""
+        try:
+            membership = (self._root / f"proc/{pid}/cgroup").read_text(errors="replace")
+            if membership not in self._groups:
+                # Both versions may be mounted. What is frozen above a group shows in its own state.
+                both = (groups_of(membership, "freezer", self._root), groups_of(membership, UNIFIED, self._root))
+                self._groups[membership] = tuple({one[0].directory: one[0] for one in both if one}.values())
+        except OSError:
+            return ""
+        return next((group.path for group in self._groups[membership] if self._is_frozen(group)), "")
+
+    def _is_frozen(self, group: ControlGroup) -> bool:
+        if group.directory not in self._frozen:
+            name, says = ("freezer.state", "FROZEN") if group.version == 1 else ("cgroup.events", "frozen 1")
+            try:
+                lines = (self._root / group.directory.lstrip("/") / name).read_text().splitlines()
+            except OSError:  # the root of a hierarchy has none
+                lines = []
+            self._frozen[group.directory] = says in lines
+        return self._frozen[group.directory]
+
+
 class Quotas:
     """Reads quota and throttling of the control groups above a job, in versions 1 and 2.
 

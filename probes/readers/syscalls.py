@@ -56,6 +56,8 @@ ON_DESCRIPTOR = frozenset((
 DESCRIPTOR_ARGUMENT = {"sendfile": 1, "mmap": 4}
 # These wait to hand something over to whoever reads at the other end.
 WRITES_TO_OTHERS = frozenset(("write", "writev", "sendto", "sendmsg", "sendfile"))
+_OPENS = frozenset(("open", "openat", "openat2"))
+_OPENS_PIPE = b"wait_for_partner"  # the kernel's function in which they wait for a named pipe's other end (fs/pipe.c)
 _READS = frozenset(("read", "readv", "recvfrom", "recvmsg"))
 # The first argument points at an array of struct pollfd, the second is its length.
 ON_POLL_SET = frozenset(("poll", "ppoll"))
@@ -142,12 +144,13 @@ class Descriptors:
         """
         self._lasting.clear()
 
-    def target(self, call: str, arguments: list[int]) -> str:
+    def target(self, call: str, arguments: list[int], tid: int | None = None) -> str:
         """What a call is about.
 
         Args:
             call: the system call's name.
             arguments: its arguments as the kernel reports them.
+            tid: the thread that is in it; the main one if None.
         """
         if call.startswith("epoll_"):
             return self._watched(arguments[0]) or self.name_of(arguments[0])
@@ -158,7 +161,8 @@ class Descriptors:
         if call in DESCRIPTOR_ARGUMENT:
             return self.name_of(arguments[DESCRIPTOR_ARGUMENT[call]])
         if call in PATH_ARGUMENT:
-            return self._path_at(arguments[PATH_ARGUMENT[call]])
+            path = self._path_at(arguments[PATH_ARGUMENT[call]])
+            return f"pipe:{path[5:]}" if call in _OPENS and self._awaits_other_end(tid) else path
         return ""
 
     def awaited(self, call: str, arguments: list[int]) -> list[int]:
@@ -233,6 +237,17 @@ class Descriptors:
         raw = self._read(address, min(_LONGEST_PATH, 4096 - address % 4096))
         path = raw.split(b"\0")[0].decode(errors="replace")
         return f"file:{path}" if path else ""
+
+    def _awaits_other_end(self, tid: int | None) -> bool:
+        """Whether a thread opens a named pipe that nobody has opened at the other end, by where in the kernel it waits.
+
+        To look the path up here could hang with it: in a folder of a server that does not answer.
+        """
+        try:
+            with open(f"{self._process}/task/{tid}/wchan" if tid else f"{self._process}/wchan", "rb") as file:
+                return file.read(len(_OPENS_PIPE) + 1) == _OPENS_PIPE
+        except OSError:
+            return False
 
     def _read(self, address: int, size: int) -> bytes:
         if self._memory is None or address <= 0 or size <= 0:

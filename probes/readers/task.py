@@ -123,7 +123,7 @@ class Task:
         if number < 0:
             return "fault", ""
         name = syscalls.NAMES.get(number, f"syscall_{number}")
-        return name, self._descriptors.target(name, [int(word, 16) for word in words[1:7]])
+        return name, self._descriptors.target(name, [int(word, 16) for word in words[1:7]], self.tid)
 
 
 def _may_run(call: bytes) -> bool:

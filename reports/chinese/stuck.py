@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from perfdoctor.reports.shared_words import alike, by_host, first_ranks, for_each, in_common
-from perfdoctor.results.stuck import Halt
+from perfdoctor.reports.shared_words import OPENS, alike, by_advice, by_host, first_ranks, for_each, in_common
+from perfdoctor.results.stuck import FROZEN, Halt
 
 TITLES = {
     "stopped": "有进程被暂停",
@@ -31,6 +31,8 @@ TITLES = {
 }
 NEXT = {
     "stopped": "让被暂停的进程继续运行：`kill -CONT {pids}`。",
+    "frozen": "解冻控制组 {groups}：`docker unpause`、`systemctl thaw` 或批处理系统的恢复命令；"
+    "或者向它的 cgroup.freeze 写入 0（版本 1：向 freezer.state 写入 THAWED）。",
     "debugger": "让调试器继续或者脱离；没有终端时运行的代码里不要留断点。",
     "terminal": "在它的终端上回答，或者换一种不需要询问的启动方式。",
     "exception": "在该 rank 的日志中查看这个异常。让异常处理结束进程：`torchrun` 随后会结束其他 rank。",
@@ -39,7 +41,7 @@ NEXT = {
     "不要在有线程持锁时 fork 子进程：启动方式请用 spawn。给等待加上超时。",
     "file_lock": "如果占锁的进程是残留的，就结束它，或者删除锁文件。",
     "gil": "调用那个函数时不要占着 GIL（用 ctypes.CDLL 而不是 PyDLL，或 Py_BEGIN_ALLOW_THREADS）。",
-    "pipe": "查看另一端的进程。要读取子进程的标准输出和标准错误，或者把它们写到文件。",
+    "pipe": "查看另一端的进程；如果没有，查明原因。要读取子进程的标准输出和标准错误，或者把它们写到文件。",
     "socket": "查看服务器，并给请求加上超时。",
     "storage": "`cat {stacks}` 显示内核停在哪里，`dmesg` 显示设备或服务器的情况。",
     "child_process": "查看子进程，并给等待加上超时。",
@@ -133,12 +135,14 @@ def no_call_open(*, open_s: float) -> str:
 
 def next_move(*, kind: str, ends: Sequence[Halt]) -> str:
     hosts: dict[str, list[str]] = {}
-    for host, pids in by_host(ends).items():
-        text = NEXT[kind].format(
+    for (about, host), halts in by_advice(kind, ends).items():
+        pids = [halt.pid for halt in halts]
+        text = NEXT[about].format(
             pids=" ".join(map(str, pids)),
             stacks=" ".join(f"/proc/{pid}/stack" for pid in pids),
             dumps=for_each("py-spy dump --pid {}", pids, "、"),
             dumps_of_variables=for_each("py-spy dump --locals --pid {}", pids, "、"),
+            groups="、".join(dict.fromkeys(halt.target.removeprefix(FROZEN) for halt in halts)),
         )
         hosts.setdefault(text, []).append(host)
     return "".join(f"在 {'、'.join(on)} 上：{text}" if any(on) else text for text, on in hosts.items()) or NEXT[kind]
@@ -209,6 +213,8 @@ def _doing(halt: Halt) -> str:
             return _sits_for_ranks(halt)
         case "rank_elsewhere":
             return f"没有来到那里；它最后一次调用的是 {_call(halt)}"
+        case "stopped" if halt.target.startswith(FROZEN):
+            return f"随控制组 {path} 一起被冻结"
         case "debugger":
             return f"停在调试器里{_others(halt, '（{}）')}"
         case "terminal":
@@ -219,6 +225,8 @@ def _doing(halt: Halt) -> str:
             return f"在等文件{f' {path} ' if path else ''}的锁{_others(halt, '，占锁的是 {}')}"
         case "pipe" if halt.call in ("write", "writev", "sendfile"):
             return f"在向没有人读的管道{_named(path)}写数据{_others(halt, '；另一端：{}')}"
+        case "pipe" if halt.call in OPENS:
+            return f"在打开管道{_named(path)}，而没有人打开它的另一端"
         case "pipe":
             return f"在等管道{_named(path)}，但没有数据到来{_others(halt, '；另一端：{}')}"
         case "socket" if halt.call == "connect":

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from perfdoctor.reports.shared_words import alike, by_host, first_ranks, for_each, in_common
-from perfdoctor.results.stuck import Halt
+from perfdoctor.reports.shared_words import OPENS, alike, by_advice, by_host, first_ranks, for_each, in_common
+from perfdoctor.results.stuck import FROZEN, Halt
 
 TITLES = {
     "stopped": "a process is stopped",
@@ -31,6 +31,8 @@ TITLES = {
 }
 NEXT = {
     "stopped": "Resume what was stopped: `kill -CONT {pids}`.",
+    "frozen": "Thaw the control group {groups}: `docker unpause`, `systemctl thaw`, the batch system's resume; or "
+    "write 0 into its cgroup.freeze (version 1: THAWED into freezer.state).",
     "debugger": "Let the debugger go on or detach it; take breakpoints out of what runs without a terminal.",
     "terminal": "Answer it on its terminal, or start the job so that it does not ask.",
     "exception": "Read the rank's log for the exception. Let the handler end the process: `torchrun` then "
@@ -40,7 +42,8 @@ NEXT = {
     "use the start method spawn. Give waits a timeout.",
     "file_lock": "End whoever holds the lock if it is left over, or remove the lock's file.",
     "gil": "Call that function without the GIL (ctypes.CDLL and not PyDLL, Py_BEGIN_ALLOW_THREADS).",
-    "pipe": "Look at the process at the other end. Read standard output and error of children, or send them to a file.",
+    "pipe": "Look at the process at the other end, or find out why there is none. Read standard output and error of "
+    "children, or send them to a file.",
     "socket": "Look at the server, and give the request a timeout.",
     "storage": "`cat {stacks}` shows where the kernel waits, `dmesg` what it says of the device or server.",
     "child_process": "Look at the child, and give the wait a timeout.",
@@ -141,12 +144,14 @@ def no_call_open(*, open_s: float) -> str:
 
 def next_move(*, kind: str, ends: Sequence[Halt]) -> str:
     hosts: dict[str, list[str]] = {}
-    for host, pids in by_host(ends).items():
-        text = NEXT[kind].format(
+    for (about, host), halts in by_advice(kind, ends).items():
+        pids = [halt.pid for halt in halts]
+        text = NEXT[about].format(
             pids=" ".join(map(str, pids)),
             stacks=" ".join(f"/proc/{pid}/stack" for pid in pids),
             dumps=for_each("py-spy dump --pid {}", pids, ", "),
             dumps_of_variables=for_each("py-spy dump --locals --pid {}", pids, ", "),
+            groups=", ".join(dict.fromkeys(halt.target.removeprefix(FROZEN) for halt in halts)),
         )
         hosts.setdefault(text, []).append(host)
     return " ".join(f"On {', '.join(on)}: {text}" if any(on) else text for text, on in hosts.items()) or NEXT[kind]
@@ -229,6 +234,8 @@ def _doing(halt: Halt) -> str:
             return f"waits {_sits_for_ranks(halt)}"
         case "rank_elsewhere":
             return f"has not got there; its last call was {_call(halt)}"
+        case "stopped" if halt.target.startswith(FROZEN):
+            return f"is frozen with its control group {path}"
         case "debugger":
             return f"is held by a debugger{_others(halt, ', {}')}"
         case "terminal":
@@ -241,6 +248,8 @@ def _doing(halt: Halt) -> str:
             )
         case "pipe" if halt.call in ("write", "writev", "sendfile"):
             return f"writes into a pipe{_named(path)} that nobody reads{_others(halt, '; its other end: {}')}"
+        case "pipe" if halt.call in OPENS:
+            return f"opens a pipe{_named(path)} that nobody opens at its other end"
         case "pipe":
             return f"waits on a pipe{_named(path)} into which nothing comes{_others(halt, '; its other end: {}')}"
         case "socket" if halt.call == "connect":

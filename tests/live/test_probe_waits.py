@@ -100,6 +100,15 @@ def test_for_which_child_a_process_waits_is_found(wait: str) -> None:
     assert json.loads(seen.others) == [children["tail"]]
 
 
+def test_a_named_pipe_that_is_opened_at_one_end_only_is_told_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "shards"
+    os.mkfifo(path)
+    with job(sys.executable, "-c", f"{READY}open({str(path)!r})") as waiting:
+        assert until(lambda: in_call(waiting.pid, "openat"))
+        seen = wait_of(looked_into(waiting.pid))
+    assert (seen.call, seen.target, seen.others) == ("openat", f"pipe:{path}", "null")
+
+
 def test_who_traces_a_process_is_named() -> None:
     code = f"import ctypes; ctypes.CDLL(None).ptrace(16, {{pid}}, 0, 0)\n{READY}time.sleep(300)"
     with (

@@ -10,7 +10,7 @@ import pytest
 from perfdoctor.probes.readers.syscalls import NAMES
 from perfdoctor.probes.waits import MOST_INTO, MOST_PROCESSES, WaitsProbe
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import WaitSeen
+from perfdoctor.recording.schema import Fact, WaitSeen
 from tests.processes.watching import Watched, plant
 
 # No process of the machine has such an id.
@@ -65,3 +65,25 @@ def test_all_have_their_turn(tmp_path: Path) -> None:
     assert len(every) > MOST_PROCESSES
     seen = chain.from_iterable(looked_into(tmp_path, *every, seconds=2 * len(every)))
     assert sorted(seen) == list(every)
+
+
+@pytest.mark.parametrize(
+    ("mount", "membership", "state", "frozen"),
+    [
+        ("/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer", "4:freezer:/job", "freezer.state", "FROZEN\n"),
+        ("/sys/fs/cgroup/unified rw - cgroup2 cgroup rw", "0::/job", "cgroup.events", "populated 1\nfrozen 1\n"),
+    ],
+)
+def test_with_which_control_group_a_process_is_frozen_and_when_it_thaws_is_seen(
+    tmp_path: Path, mount: str, membership: str, state: str, frozen: str
+) -> None:
+    group = tmp_path / mount.split()[0].lstrip("/") / "job"
+    plant(tmp_path / "proc/self", {"mountinfo": f"20 1 0:20 / {mount}\n"})
+    plant(tmp_path / f"proc/{FIRST_RANK}", {"status": "TracerPid:\t0\n", "cgroup": f"{membership}\n"})
+    probe = WaitsProbe(tmp_path)
+    probe.open(Watched(FIRST_RANK))
+    told = []
+    for second, says in enumerate(("THAWED\nfrozen 0\n", frozen, frozen, "THAWED\nfrozen 0\n")):
+        plant(group, {state: says})
+        told.append([one.value for one in probe.sample(second * NS_PER_S) if isinstance(one, Fact)])
+    assert told == [[], ["/job"], [], [""]]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import TRACED_BY, Fact, FlightDump, Sample
+from perfdoctor.recording.schema import FROZEN_IN, TRACED_BY, Fact, FlightDump, Sample
 from perfdoctor.reports.language import language
 from perfdoctor.reports.wording import worded
 from perfdoctor.results import stuck as kinds
@@ -70,6 +70,34 @@ def test_what_a_main_thread_sits_in(how: dict[str, Any], kind: str) -> None:
 )
 def test_debuggers_and_exits_show_on_the_stack(stack: tuple[Frame, ...], kind: str) -> None:
     assert named(found(launcher(), rank(0, in_call("all_reduce")), rank(1, stack))) == (kind, 1)
+
+
+@pytest.mark.parametrize("how", [{"states": "D"}, {"call": "clock_nanosleep"}, {"call": None}])
+def test_a_rank_that_is_frozen_with_its_control_group_is_stopped(how: dict[str, Any]) -> None:
+    """As version 1 of control groups shows it (D), and as version 2 does (whatever it was in)."""
+    ranks = (launcher(), rank(0, in_call("all_reduce")), rank(1, **how))
+    asleep = waits_in(11, "clock_nanosleep", ends_s=SECONDS + 8)
+    stuck = found(*ranks, asleep, Fact(START, "waits", "pid:11", FROZEN_IN, "/docker/1"))
+    assert named(stuck) == (kinds.STOPPED, 1)
+    assert stuck is not None
+    assert "is frozen with its control group /docker/1" in worded(stuck.summary)
+    assert "Thaw the control group /docker/1" in worded(stuck.next_move)
+    with language("zh"):
+        assert "/docker/1" in worded(stuck.summary)
+        assert "/docker/1" in worded(stuck.next_move)
+    thawed = Fact(START + 1, "waits", "pid:11", FROZEN_IN, "")
+    stuck = found(*ranks, asleep, Fact(START, "waits", "pid:11", FROZEN_IN, "/docker/1"), thawed)
+    assert stuck is None or stuck.kind != kinds.STOPPED
+
+
+def test_a_named_pipe_that_nobody_opens_at_its_other_end_is_told_as_one() -> None:
+    opening = rank(1, call="openat", target="pipe:/data/shards")
+    stuck = found(launcher(), rank(0, in_call("all_reduce")), opening)
+    assert named(stuck) == (kinds.PIPE, 1)
+    assert stuck is not None
+    assert "opens a pipe (/data/shards) that nobody opens at its other end" in worded(stuck.summary)
+    with language("zh"):
+        assert "/data/shards" in worded(stuck.summary)
 
 
 def test_an_exception_that_is_handled_says_more_than_the_wait() -> None:

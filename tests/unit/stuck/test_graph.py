@@ -7,7 +7,9 @@ import pytest
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen
+from perfdoctor.reports.wording import worded
 from perfdoctor.results import stuck as kinds
+from perfdoctor.results.stuck import Stuck
 from tests.builders import jobs
 from tests.builders.jobs import OWN, SECONDS
 from tests.builders.still_jobs import (
@@ -127,6 +129,21 @@ def test_a_sleep_that_was_stopped_does_not_end() -> None:
     assert named(stuck) == (kinds.CHILD, 1)
     assert stuck is not None
     assert [halt.kind for halt in stuck.chain] == [kinds.CHILD, kinds.STOPPED]
+    assert "`kill -CONT 31`" in worded(stuck.next_move)
+
+
+def test_a_program_whose_output_its_rank_does_not_read_while_it_waits_for_its_end_never_ends() -> None:
+    waiting = [*rank(1, call="wait4"), waits_in(11, "wait4", [31])]
+
+    def verdict(reader: int) -> Stuck:
+        writing = [*program(31, 11, call="write", target="pipe"), waits_in(31, "write", [reader])]
+        stuck = found(launcher(), rank(0, in_call("all_reduce")), waiting, writing)
+        assert named(stuck) == (kinds.CHILD, 1)
+        assert stuck is not None
+        return stuck
+
+    assert "Read standard output" in worded(verdict(11).next_move)
+    assert verdict(11).confidence > verdict(999).confidence
 
 
 def test_a_message_of_multiprocessing_is_no_batch() -> None:

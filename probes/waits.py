@@ -24,18 +24,20 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.cgroup import Freezers
-from perfdoctor.probes.readers.channel_ends import other_end, serves
+from perfdoctor.probes.readers.channel_ends import other_end, serves, unsent_bytes
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import name_of
 from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors, awaited_child, ends_within
 from perfdoctor.probes.readers.waiting_threads import WaitingThreads
-from perfdoctor.recording.schema import FROZEN_IN, TRACED_BY, Fact, Sample, WaitSeen
+from perfdoctor.recording.schema import FROZEN_IN, TRACED_BY, Fact, Reading, Sample, WaitSeen
 
 MOST_PROCESSES = 64  # in one sample; of more, those that were not forked, and of the rest some in turn
 MOST_INTO = 4  # waits are looked into in one sample
 _SEARCH_S = 0.05  # CPU time for the processes of the host that may have a channel's other end
 _TRACER = re.compile(rb"^TracerPid:\s*(\d+)", re.MULTILINE)
+# What went away of a write for which a main thread waits.
+SENT_WAITING = "sent_waiting_bytes_total"
 _FILE_LOCKS = ("flock", "fcntl")
 # Waits that another thread of the process may have to end.
 _FOR_THREADS = ("futex", "futex_waitv")
@@ -52,6 +54,9 @@ class _Known:
         kind: of how it waits in ``call``; "" where nobody has asked yet.
         tracer: who traced it, 0 for nobody.
         frozen_in: the control group with which it was frozen, "" for none.
+        sending: the connection into which it writes, as far as ``call`` was looked into.
+        unsent: what was on its way there; None where that was not told.
+        sent: what has gone away there meanwhile, at least.
     """
 
     call: bytes = b""
@@ -59,6 +64,9 @@ class _Known:
     kind: str = ""
     tracer: int = 0
     frozen_in: str = ""
+    sending: int | None = None
+    unsent: int | None = None
+    sent: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,14 +138,18 @@ class WaitsProbe:
                 yield Fact(now_ns, self.name, f"pid:{pid}", FROZEN_IN, frozen_in)
             call = self._call(pid)
             if call != known.call:
-                known.call, known.kind = call, ""
+                known.call, known.kind, known.sending, known.unsent = call, "", None, None
             elif call and call != known.looked_into:
                 lasting.add(pid)
+            elif known.sending is not None:
+                yield self._look_at_sending(pid, known, known.sending, now_ns)
         for pid in self._first_to_ask([pid for pid in members if pid in lasting], forked, now_ns):
             known = self._known[pid]
             known.looked_into = known.call
             wait = self._read(pid, known.call, now_ns)
             self._kinds.add(wait.kind)
+            if wait.call in WRITES_TO_OTHERS and wait.target.startswith("socket:tcp"):
+                known.sending = wait.descriptor
             yield from self._look_into(pid, wait, members, now_ns)
 
     def _next_turns(self, forked: Collection[int]) -> list[int]:
@@ -182,6 +194,14 @@ class WaitsProbe:
         if tracer not in (0, known.tracer, os.getpid()):
             yield Fact(now_ns, self.name, f"pid:{pid}", TRACED_BY, f"{tracer} {name_of(tracer, self._root)}")
         known.tracer = tracer
+
+    def _look_at_sending(self, pid: int, known: _Known, descriptor: int, now_ns: int) -> Reading:
+        """What goes away of what a process writes: over a slow connection it is not woken for minutes meanwhile."""
+        unsent = unsent_bytes(pid, descriptor)
+        if unsent is not None and known.unsent is not None:
+            known.sent += abs(known.unsent - unsent)
+        known.unsent = unsent
+        return Reading(now_ns, self.name, f"pid:{pid}", SENT_WAITING, float(known.sent))
 
     def _read(self, pid: int, line: bytes, now_ns: int) -> _BlockingCall:
         call, arguments = _call_of(line)

@@ -37,6 +37,7 @@ from perfdoctor.timeline.threads import ThreadSeries
 _FROM_AND_TO_STORAGE = ("storage_read_bytes_total", "storage_write_bytes_total")
 _BY_CALLS = ("read_call_bytes_total", "write_call_bytes_total")
 _OF_DEVICES = ("read_bytes_total", "written_bytes_total", "server_read_bytes_total", "server_write_bytes_total")
+_WHILE_IT_WAITS = ("sent_waiting_bytes_total",)
 _SOCKETS = ("socket:tcp", "socket:udp", "socket:unix", "socket:other")
 
 
@@ -205,10 +206,14 @@ def _has_started_any(job: JobTimeline, pid: int, span: Span) -> bool:
 
 
 def _gets_data(job: JobTimeline, standing: Standing, span: Span) -> bool:
-    """Whether a main thread that waits for data without a time limit woke up: then there was some."""
+    """Whether a main thread that waits for data without a time limit woke up: then there was some.
+
+    One that sends wakes up when there is room for a third of what its connection holds, so what goes away is read.
+    """
     on_sockets = standing.call in ON_SETS and standing.target in _SOCKETS
     waits = (standing.call in GETS_DATA or on_sockets) and not waits_for_ranks(standing)
-    return waits and bool(standing.wakes)
+    sends = _transfers(job, standing.process.pid, _WHILE_IT_WAITS, span)
+    return (waits and bool(standing.wakes)) or sends
 
 
 def _woke_for_data(thread: ThreadSeries, span: Span) -> bool:

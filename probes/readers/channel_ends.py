@@ -21,7 +21,7 @@ _HEADER, _UNIX_REQUEST, _UNIX_REPLY = struct.Struct("=IHHII"), struct.Struct("=B
 _ATTRIBUTE = struct.Struct("=HHI")
 _ANY = 0xFFFFFFFF
 _MOST_DESCRIPTORS = 1024  # of one process are looked at
-_LOCAL, _REMOTE, _INODE = 1, 2, 9  # columns of /proc/PID/net/tcp
+_LOCAL, _REMOTE, _QUEUES, _INODE = 1, 2, 4, 9  # columns of /proc/PID/net/tcp
 
 
 class End(NamedTuple):
@@ -108,6 +108,35 @@ def _other_end(pid: int, number: int, name: str) -> End | None:
     return End(kind, f"socket:[{peer}]") if peer else None
 
 
+def unsent_bytes(pid: int, descriptor: int) -> int | None:
+    """How much of what a process has written into a TCP connection has not reached the other host yet.
+
+    Args:
+        pid: the process.
+        descriptor: of its connection.
+
+    Returns:
+        None where that is no such connection, or it cannot be told.
+    """
+    try:
+        link = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+    except OSError:
+        return None
+    inode = link[8:-1].encode() if link.startswith("socket:[") else b""
+    rows = (row for table in _tcp_tables(pid) for row in table if row[_INODE] == inode)
+    return next((int(row[_QUEUES].partition(b":")[0], 16) for row in rows), None)
+
+
+def _tcp_tables(pid: int) -> Iterator[list[list[bytes]]]:
+    """The rows of the connections in a process's network, by version of IP."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", "rb") as file:
+                yield [line.split() for line in file][1:]
+        except OSError:
+            continue
+
+
 def _unix_peer(inode: int) -> int:
     """The inode of the socket that a Unix socket is connected to; 0 if it is to none, or cannot be asked for."""
     body = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, _ANY, inode, _SHOW_PEER, _ANY, _ANY)
@@ -131,12 +160,7 @@ def _unix_peer(inode: int) -> int:
 
 def _tcp_peer(pid: int, inode: int) -> int:
     """The inode of the other end of a TCP connection whose both ends are in the process's network; 0 if none is."""
-    for table in ("tcp", "tcp6"):
-        try:
-            with open(f"/proc/{pid}/net/{table}", "rb") as file:
-                rows = [line.split() for line in file][1:]
-        except OSError:
-            continue
+    for rows in _tcp_tables(pid):
         own = next(((row[_REMOTE], row[_LOCAL]) for row in rows if int(row[_INODE]) == inode), None)
         if own is not None:
             return next((int(row[_INODE]) for row in rows if (row[_LOCAL], row[_REMOTE]) == own), 0)

@@ -4,7 +4,9 @@ import ctypes
 import fcntl
 import json
 import os
+import socket
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -14,7 +16,7 @@ from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.waits import WaitsProbe
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import TRACED_BY, Sample, StackSegment, WaitSeen
+from perfdoctor.recording.schema import TRACED_BY, Reading, Sample, StackSegment, WaitSeen
 from perfdoctor.recording.writer import RecordingWriter
 from tests.live.test_probe_interpreter import VERSIONS, interpreter
 from tests.processes.attaching import in_call, job, until
@@ -107,6 +109,26 @@ def test_a_named_pipe_that_is_opened_at_one_end_only_is_told_from_a_file(tmp_pat
         assert until(lambda: in_call(waiting.pid, "openat"))
         seen = wait_of(looked_into(waiting.pid))
     assert (seen.call, seen.target, seen.others) == ("openat", f"pipe:{path}", "null")
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_what_goes_away_of_a_write_that_waits_is_counted(reads: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        to = server.getsockname()
+        code = f"import socket\n{READY}socket.create_connection({to!r}).sendall(bytes(10**9))"
+        with job(sys.executable, "-c", code) as waiting, server.accept()[0] as connection:
+            assert until(lambda: in_call(waiting.pid, "sendto"))
+            probe = WaitsProbe()
+            probe.open(Watched(waiting.pid))
+            seen = []
+            for _ in range(5):
+                seen += looked(probe)
+                if reads:
+                    connection.recv(300_000, socket.MSG_WAITALL)
+                time.sleep(0.3)
+    sent = [sample.value for sample in seen if isinstance(sample, Reading) and sample.value is not None]
+    assert sent
+    assert (sent[-1] > 0) == reads
 
 
 def test_who_traces_a_process_is_named() -> None:

@@ -113,6 +113,13 @@ def test_who_wakes_for_data_gets_some() -> None:
     assert found(rank(0, world=1, switches=1.0, **receiving)) is None
 
 
+def test_who_sends_what_goes_away_slowly_is_not_woken_for_it_and_still_moves() -> None:
+    sends = rank(0, world=1, call="sendto", target="socket:tcp")
+    assert named(found(sends)) == (kinds.SOCKET, None)
+    sent = jobs.readings("pid:10", "sent_waiting_bytes_total", *(20_000.0 * second for second in range(11)))
+    assert found(sends, sent) is None
+
+
 def test_a_sleep_that_ends_soon_is_no_hang() -> None:
     asleep = rank(0, world=1, call="clock_nanosleep")
     assert found(asleep, waits_in(10, "clock_nanosleep", ends_s=SECONDS + 8)) is None

@@ -24,6 +24,13 @@ EXITS = (
 # How the stack of a script's main thread begins (``__main__``, ``python -m``, a forked or spawned child); what begins
 # otherwise is called by the interpreter itself, at exit.
 BEGINS = ("<module>", "_run_module_as_main", "_bootstrap")
+# The function that a worker of a pool runs (multiprocessing.Pool, concurrent.futures.ProcessPoolExecutor).
+POOL_LOOPS = (
+    meaning(r"multiprocessing/pool\.py", "worker", ""),
+    meaning(r"concurrent/futures/process\.py", "_process_worker", ""),
+)
+# What such a worker gets its tasks and gives its results by.
+OF_POOLS = (meaning(r"(?:multiprocessing/.*|concurrent/futures/process)\.py", "", ""),)
 # Ranks wait for each other to come, or to write into the store.
 RENDEZVOUS = (
     # torch.distributed.init_process_group, new_group, split_group; barriers and waits in the store

@@ -139,10 +139,11 @@ class _Following:
         return self._verdict(kinds.MISMATCH, odd, (by_rank[rank] for rank in odd), rest)
 
     def _runs_own_code(self, halt: Halt) -> bool:
-        """Whether a process runs the job's own code: a rank, a worker, or what one of them forked."""
+        """Whether a process runs the job's own code: a rank, a worker, a pool's task, or what one of them forked."""
         job = self._hosts[halt.host]
         process, seen = job.processes.by_pid[halt.pid], job.recording.processes[halt.pid]
-        return halt.own or process.role == "worker" or (seen.forked and not process.channel)
+        forked = seen.forked and not process.channel
+        return halt.own or process.role == "worker" or forked or self._graph.has_task(OnHost(halt.host, process))
 
     def _verdict(
         self,

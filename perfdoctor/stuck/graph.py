@@ -18,7 +18,7 @@ from perfdoctor.results.stuck import Halt
 from perfdoctor.stuck.halts import ENDLESS, FOR_RANKS, LOADER, halt_of, place_by_sureness
 from perfdoctor.stuck.processes import OnHost, WatchedRanks, below
 from perfdoctor.stuck.progress import is_helped, moves
-from perfdoctor.stuck.standing import Span, Standing, read_standing, threads_await_threads
+from perfdoctor.stuck.standing import Span, Standing, has_task, read_standing, threads_await_threads
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
@@ -107,7 +107,15 @@ class WaitGraph:
         if halt.call in AWAITS_PROCESSES and not by_wait.all_known:
             children = _living(one.host, roles.children_of(halt.pid))
             return Awaited(children, all_known=bool(children))
+        if halt.call in FOR_THREADS and not by_wait.all_known:
+            # A thread of its own may wait for a pool's workers.
+            children = _living(one.host, roles.children_of(halt.pid))
+            return Awaited(tuple(filter(self.has_task, children)), all_known=False)
         return by_wait
+
+    def has_task(self, one: OnHost) -> bool:
+        """Whether a process is a pool's worker that has work."""
+        return has_task(self._read(one, self._span))
 
     def _at_other_end(self, one: OnHost) -> Awaited:
         """Who has the other end of a channel, or a file's lock, as far as that was looked into.

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.knowledge.halts import OF_POOLS, POOL_LOOPS
 from perfdoctor.knowledge.threads import COLLECTIVES, FOR_THREADS, SLEEPS
 from perfdoctor.recording.schema import FROZEN_IN, WaitSeen
 from perfdoctor.timeline.amounts import Amounts
@@ -115,6 +116,14 @@ def sleeps(standing: Standing) -> bool:
 def waits_for_ranks(standing: Standing) -> bool:
     """Whether a main thread is in a call of torch.distributed in which ranks wait for each other."""
     return standing.location.detail == "collective" or awaits_ranks_to_come(standing.stack)
+
+
+def has_task(standing: Standing) -> bool:
+    """Whether a worker of a pool is in a task, and waits for none and hands no result over."""
+    stack = standing.stack
+    loops = (at for at, frame in enumerate(stack) if any(row.matches(frame) for row in POOL_LOOPS))
+    begin = next(loops, len(stack))
+    return any(not row.matches(frame) for frame in stack[begin + 1 :] for row in OF_POOLS)
 
 
 def place(stack: tuple[Frame, ...]) -> Place:

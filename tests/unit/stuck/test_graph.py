@@ -1,5 +1,6 @@
 """Jobs that move a little, which are slow and not stuck; and what moves in a job that hangs without bringing it on."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -111,6 +112,52 @@ def test_who_wakes_for_data_gets_some() -> None:
     receiving = {"call": "recvfrom", "target": "socket:tcp"}
     assert found(rank(0, world=1, **receiving)) is not None
     assert found(rank(0, world=1, switches=1.0, **receiving)) is None
+
+
+SPAWNED = Frame("<string>", "<module>", 1)
+POOL_WORKER = Frame("/usr/lib/python3.11/concurrent/futures/process.py", "_process_worker", 240)
+FETCH = (
+    SPAWNED,
+    POOL_WORKER,
+    Frame("/home/me/data.py", "fetch", 55),
+    Frame("/usr/lib/python3.11/socket.py", "readinto", 706),
+)
+NO_TASK = (SPAWNED, POOL_WORKER, Frame("/usr/lib/python3.11/multiprocessing/queues.py", "get", 102))
+
+
+@pytest.mark.parametrize(
+    ("stacks", "kind", "chain"),
+    [
+        ((NO_TASK, FETCH, NO_TASK), kinds.SOCKET, [11, 32]),
+        ((NO_TASK, NO_TASK, NO_TASK), kinds.LOCK, [11]),
+    ],
+)
+def test_a_rank_that_waits_for_a_pools_result_waits_for_the_worker_that_has_a_task(
+    stacks: Sequence[tuple[Frame, ...]], kind: str, chain: list[int]
+) -> None:
+    """Its main thread waits for a thread, and that for all workers: they were started anew, and not forked."""
+    manager = jobs.thread(99, 11, "S", name="python", call="poll", target="pipe", switches=0.0)
+    pool = [
+        [
+            *jobs.process(pid, parent=11),
+            *jobs.thread(
+                pid, pid, "S", call="recvfrom" if stack is FETCH else "read", target="socket:tcp", switches=0.0
+            ),
+            *jobs.stacks(pid, stack),
+        ]
+        for pid, stack in enumerate(stacks, 31)
+    ]
+    stuck = found(
+        launcher(),
+        rank(0, in_call("all_reduce")),
+        rank(1, (MAIN, LOCK, *FOR_RESULT)),
+        manager,
+        waits_in(11, "futex", [11]),
+        *pool,
+    )
+    assert named(stuck) == (kind, 1)
+    assert stuck is not None
+    assert [halt.pid for halt in stuck.chain] == chain
 
 
 def test_who_sends_what_goes_away_slowly_is_not_woken_for_it_and_still_moves() -> None:

@@ -24,6 +24,15 @@ EXITS = (
 # How the stack of a script's main thread begins (``__main__``, ``python -m``, a forked or spawned child); what begins
 # otherwise is called by the interpreter itself, at exit.
 BEGINS = ("<module>", "_run_module_as_main", "_bootstrap")
+# A lock of a file that is asked for again and again, with sleeps between: no system call tells of it.
+FILE_LOCKS_ASKED_FOR = (
+    # filelock, as Hugging Face's libraries use for their caches; portalocker, fasteners
+    meaning(r"filelock/.*\.py", "acquire", ""),
+    meaning(r"portalocker/.*\.py", "acquire", ""),
+    meaning(r"fasteners/process_lock\.py", "acquire", ""),
+    # torch's, while another process builds an extension (torch.utils.cpp_extension.load)
+    meaning(r"torch/utils/file_baton\.py", "wait", ""),
+)
 # The function that a worker of a pool runs (multiprocessing.Pool, concurrent.futures.ProcessPoolExecutor).
 POOL_LOOPS = (
     meaning(r"multiprocessing/pool\.py", "worker", ""),

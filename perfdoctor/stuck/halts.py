@@ -14,6 +14,7 @@ from perfdoctor.knowledge.halts import (
     CONTROL_FLOW,
     DEBUGGERS,
     EXITS,
+    FILE_LOCKS_ASKED_FOR,
     IN_COLLECTIVES,
     STORE_THREAD,
     TERMINALS,
@@ -160,7 +161,8 @@ def _for_child(_: JobTimeline, standing: Standing, __: Span) -> str:
 
 
 def _for_file_lock(_: JobTimeline, standing: Standing, __: Span) -> str:
-    return kinds.FILE_LOCK if standing.call in FILE_LOCKS else ""
+    asks = sleeps(standing) and any(row.matches(frame) for row in FILE_LOCKS_ASKED_FOR for frame in standing.stack)
+    return kinds.FILE_LOCK if standing.call in FILE_LOCKS or asks else ""
 
 
 def _on_descriptor(_: JobTimeline, standing: Standing, __: Span) -> str:

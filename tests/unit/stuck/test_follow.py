@@ -100,6 +100,18 @@ def test_a_named_pipe_that_nobody_opens_at_its_other_end_is_told_as_one() -> Non
         assert "/data/shards" in worded(stuck.summary)
 
 
+@pytest.mark.parametrize(
+    "asking",
+    [
+        Frame("/v/lib/python3.11/site-packages/filelock/_api.py", "BaseFileLock.acquire", 500),
+        Frame(f"{TORCH}/utils/file_baton.py", "FileBaton.wait", 60),
+    ],
+)
+def test_a_files_lock_that_is_asked_for_again_and_again_is_told_as_one(asking: Frame) -> None:
+    polls = rank(1, (MAIN, LOCK, asking), call="clock_nanosleep", switches=20.0)
+    assert named(found(launcher(), rank(0, in_call("all_reduce")), polls)) == (kinds.FILE_LOCK, 1)
+
+
 def test_an_exception_that_is_handled_says_more_than_the_wait() -> None:
     ranks = (launcher(), rank(0, in_call("all_reduce")), rank(1, call="recvfrom", target="socket:tcp"))
     stuck = found(*ranks, waits_in(11, "recvfrom", handling="ValueError"))

@@ -130,11 +130,11 @@ def test_a_file_is_named_whatever_its_name(name: bytes, tmp_path: Path) -> None:
 
 
 def test_the_path_of_a_call_is_read_from_memory(tmp_path: Path) -> None:
-    """Opening a pipe that nobody writes to waits, and the kernel knows the name's address only."""
+    """Opening a pipe that nobody writes to waits as a pipe does; the kernel knows the name's address only."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     call = settled(main_samples(f"open({str(pipe)!r})"))
-    assert call == ("S", "openat", f"file:{pipe}")
+    assert call == ("S", "openat", f"pipe:{pipe}")
 
 
 def test_a_named_pipe_is_no_file(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from perfdoctor.analysis.own_lines import (
 )
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
+from perfdoctor.attribution.share import SLEEP
 from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
@@ -107,6 +108,7 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
     put(numbers, "interpreter_code", _of_overhead(accounts, [account.interpreter for account in accounts]))
     put(numbers, "library_code", _of_overhead(accounts, [account.libraries for account in accounts]) or None)
     put(numbers, "collected_by_hand", _collected_by_hand(accounts))
+    put(numbers, "input_asleep", _input_asleep(accounts))
     by_trainer: dict[int, Numbers] = {}
     for account in accounts:
         pid, watched = account.trainer.pid, account.seconds
@@ -126,6 +128,13 @@ def _collected_by_hand(accounts: Sequence[Account]) -> float | None:
     collecting = Amounts.summed(account.lines.get(GARBAGE_COLLECTION, {}) for account in accounts)
     by_hand = [amount for line, amount in collecting.items() if amount >= thresholds.ONLY_COLLECTS * seen[line]]
     return max(by_hand, default=0.0) / collecting.total if collecting.total else None
+
+
+def _input_asleep(accounts: Sequence[Account]) -> float | None:
+    """Of waiting for the input, the fraction in which whoever makes it sleeps; None where nobody does."""
+    asleep = sum(account.targets.get(INPUT_PREPROCESSING, Amounts())[SLEEP] for account in accounts)
+    waited = sum(causes[INPUT_PREPROCESSING] for account in accounts for causes in account.own.values())
+    return min(1.0, asleep / waited) if asleep and waited else None
 
 
 def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> float | None:

@@ -63,6 +63,10 @@ class Share:
 Shares = list[Share]
 
 
+# The target of a share in which a thread lets time pass, as it asked for, and waits for nothing else.
+SLEEP = "sleep"
+
+
 def all_of(cause: str, location: CodeLocation, target: str = "") -> Shares:
     """A whole instant that goes to one cause."""
     return [Share(cause, 1.0, target=target, line=location.line)]

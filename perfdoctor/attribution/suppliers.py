@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from perfdoctor.attribution.context import Context
-from perfdoctor.attribution.share import Share, Shares, Writing, all_of, blocked_cause, equally, running, scaled
+from perfdoctor.attribution.share import SLEEP, Share, Shares, Writing, all_of, blocked_cause, equally, running, scaled
 from perfdoctor.causes import (
     DATA_TRANSFER,
     GARBAGE_COLLECTION,
@@ -185,7 +185,7 @@ def _in_file(_: SupplierClassifier, seen: Observation) -> Shares | None:
 
 def _asleep(_: SupplierClassifier, seen: Observation) -> Shares | None:
     sleeps = seen.syscall in SLEEPS and seen.location.detail != "worker idle"
-    return all_of(INPUT_PREPROCESSING, seen.location) if sleeps else None
+    return all_of(INPUT_PREPROCESSING, seen.location, SLEEP) if sleeps else None
 
 
 def _in_futex(classifier: SupplierClassifier, seen: Observation) -> Shares | None:

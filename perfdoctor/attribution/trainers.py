@@ -15,6 +15,7 @@ from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.running_trainer import running_trainer
 from perfdoctor.attribution.share import (
     DEVICE_WAIT,
+    SLEEP,
     WRITTEN,
     Share,
     Shares,
@@ -316,7 +317,7 @@ def _asleep(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     if seen.syscall not in SLEEPS:
         return None
     between = seen.location.phase in ("data", "other") and classifier.context.job.locator.is_known(seen.pid)
-    return all_of(INPUT_PREPROCESSING, seen.location) if between else unattributed(seen.location)
+    return all_of(INPUT_PREPROCESSING, seen.location, SLEEP) if between else unattributed(seen.location)
 
 
 def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from queue import Queue
 
 from perfdoctor.knowledge.libraries import BACKWARD
+from perfdoctor.knowledge.random_draws import DRAWS
 from perfdoctor.recording.own_source import SourceLoop
 
 # Methods that take what they are given, and calls that write it down.
@@ -76,7 +77,7 @@ def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
         body: of the loop.
         over: the names that each round gets another value of.
     """
-    if _reads_filled(body) or any(_changes_state(part, over) for part in _in_order(body)):
+    if _reads_filled(body) or _asks_the_same(body, over) or any(_changes_state(part, over) for part in _in_order(body)):
         return True
     needed: set[str] = set()
     given: set[str] = set()
@@ -106,6 +107,33 @@ def _changes_state(statement: ast.AST, over: Collection[str]) -> bool:
     if not isinstance(function, ast.Attribute) or _name_of(function).partition(".")[0] in over:
         return False
     return not (function.attr in _TAKES or function.attr.startswith(_WRITES) or function.attr.endswith("_"))
+
+
+def _asks_the_same(body: Sequence[ast.AST], over: Collection[str]) -> bool:
+    """Whether a function is given the same in each round: if it gives something else, it keeps something of its own.
+
+    Methods of what the job has made may change that; draws at random need no other draw.
+    """
+    changing = {name.partition(".")[0] for part in _in_order(body) for name in _places(part, ast.Store)} | {*over}
+    return any(
+        isinstance(one, ast.Call) and _keeps_something(one.func) and _is_given_the_same(one, changing)
+        for part in _in_order(body)
+        for one in ast.walk(part)
+    )
+
+
+def _keeps_something(function: ast.expr) -> bool:
+    """Whether what is called may be the job's own: a function, a module that it has, or a method of its own class."""
+    if isinstance(function, ast.Name):
+        return function.id not in dir(builtins) and not any(function.id in names for names in DRAWS.values())
+    return isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
+
+
+def _is_given_the_same(call: ast.Call, changing: Collection[str]) -> bool:
+    """Whether a call has arguments, and none is one of the names that get another value in each round."""
+    given = (*call.args, *(one.value for one in call.keywords))
+    names = set[str]().union(*map(_names, given))
+    return bool(names) and not (names | _names(call.func)) & {*changing}
 
 
 def _reads_filled(body: Sequence[ast.AST]) -> bool:

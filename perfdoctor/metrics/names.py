@@ -77,6 +77,7 @@ THREADS: dict[str, Metric] = {
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),
     "drawn_before": Metric("preparation that comes after a random draw, so differs in each epoch", "of it", "stacks"),
+    "input_asleep": Metric("preparation in which whoever prepares sleeps for a set time", "of it", "threads"),
     "taken_by_file": Metric("taking batches over that asks for tensors' shared memory", "of it", "stacks"),
     "interpreter_code": Metric("Python's interpreter, within interpreter and dispatch", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),

@@ -182,10 +182,14 @@ def less_often(fix: Proposed) -> Gain:
 def by_fewer_evaluations(fix: Proposed) -> Gain:
     """All but one of so many evaluations, with what else they take: the batches that they read, and their log.
 
-    That may be work that was to be done in any case: batches that workers prepare ahead for the training.
+    That may be work that was to be done in any case: batches that workers prepare ahead for the training. Where next to
+    no training was seen, how often it evaluates is not known.
     """
     passes, rarer = less_often(fix), 1 - 1 / fix["times"]
-    whole = rarer * max(fix.share, fix.case.mean_of("own_evaluating"))
+    evaluating = fix.case.mean_of("own_evaluating")
+    if evaluating > 1 - thresholds.MIN_SHARE:
+        return passes
+    whole = rarer * max(fix.share, evaluating)
     return Gain(passes.least, whole, max(passes.most, whole))
 
 

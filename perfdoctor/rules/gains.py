@@ -60,6 +60,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.prepare_once": estimates.before_draws,
     "input.faster_server": estimates.UP_TO_ALL,
     "input.whole_batches": estimates.UP_TO_ALL,
+    "input.no_sleep": estimates.value("share", 0.0),
     "input.draw_many": estimates.known_part(1.0, least=0.5),
     "input.draw_ahead": estimates.UP_TO_ALL,
     "input.keep_workers": estimates.ALL,

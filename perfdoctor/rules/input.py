@@ -18,6 +18,17 @@ def _mostly_sampling(case: Case) -> bool:
     return bool(case.trainers) and case.mean_of("own_sampling") >= thresholds.MOSTLY * case.share(INPUT_PREPROCESSING)
 
 
+def _mostly_sleeps(case: Case) -> bool:
+    """Whether most of it is no work at all: whoever prepares batches lets a set time pass."""
+    return (case.number("input_asleep") or 0.0) >= thresholds.MOSTLY
+
+
+def _sleep_less(case: Case) -> Iterator[Advice]:
+    share = (case.number("input_asleep") or 0.0) * case.share(INPUT_PREPROCESSING)
+    yield advise("input.no_sleep", line=case.hot_line(INPUT_PREPROCESSING), share=share)
+    yield from worker_fixes(case, INPUT_PREPROCESSING, plan_workers(case, INPUT_PREPROCESSING))
+
+
 def _draw_otherwise(case: Case) -> Iterator[Advice]:
     share = case.share(INPUT_PREPROCESSING)
     yield advise("input.draw_many", line=case.hot_line(INPUT_PREPROCESSING), share=share)
@@ -143,6 +154,14 @@ INPUT_RULES = (
         _draw_otherwise,
         say("input.sampling_refuted"),
         applies=_mostly_sampling,
+    ),
+    Rule(
+        INPUT_PREPROCESSING,
+        say("input.sleeping"),
+        ("input_asleep", "workers_busy", "worker_busy"),
+        _sleep_less,
+        say("input.sleeping_refuted"),
+        applies=_mostly_sleeps,
     ),
     Rule(
         INPUT_PREPROCESSING,

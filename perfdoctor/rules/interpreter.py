@@ -9,7 +9,7 @@ from perfdoctor.knowledge.frames import CELLS, FORMAT_TRACEBACKS, OF_A_STEP
 from perfdoctor.knowledge.libraries import SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
-from perfdoctor.rules.case import Case
+from perfdoctor.rules.case import PASSES, Case
 from perfdoctor.rules.helper_processes import depends_on_steps
 from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
@@ -172,7 +172,9 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
-    if not _is_recurrent(case):
+    # It leaves recurrent layers as they are, and the optimizer.
+    in_model = not _is_recurrent(case) and case.phase("optimizer") <= sum(map(case.phase, PASSES))
+    if in_model:
         yield from _compile(case)
     yield from fuse_optimizer(case)
     carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
@@ -180,7 +182,7 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.several_at_once", line=carrying.line)
     else:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
-    if _is_recurrent(case):
+    if not in_model:
         yield from _compile(case)
 
 

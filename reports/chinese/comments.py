@@ -248,6 +248,9 @@ _RANKS = {
     "the batches of one update": "一次更新的各个批次",
     "an update then has {} times the samples: adapt the learning rate": "每次更新的样本数因此是 {} 倍：请调整学习率",
     "instead of numpy.savez_compressed": "而不是 numpy.savez_compressed",
+    "a queue.Queue; or event.wait(): returns at once when it is there": (
+        "queue.Queue；或 event.wait()：东西一到就立即返回"
+    ),
     "each rank has all experts, tables and positions: nothing is sent all to all": (
         "每个 rank 都有全部的专家、表和位置：不再有 all-to-all"
     ),

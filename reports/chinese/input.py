@@ -96,6 +96,22 @@ def augment_on_gpu() -> Fix:
     )
 
 
+def sleeping() -> str:
+    return "准备输入时在睡眠"
+
+
+def sleeping_refuted() -> str:
+    return "跑几步时去掉睡眠：如果速度不变，当时等的就是别的东西。"
+
+
+def no_sleep(*, line: str | None, share: float) -> Fix:
+    return fix(
+        f"不要在{'' if line is None else f' {line} '}{'这里' if line is None else ''}睡眠",
+        f"有 {percent(share)} 的时间在固定长度的睡眠（time.sleep）中流逝，其间什么也没有准备。"
+        "如果是反复查看某样东西，就改为等待它；如果是遵守请求频率的限制，就一次请求更多；出错之后，在后台重试。",
+    )
+
+
 def sampling() -> str:
     return "抽取下一批次的索引"
 

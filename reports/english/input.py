@@ -154,6 +154,24 @@ batch = torch.where(flipped, batch.flip(-1), batch).float().div_(255)
     )
 
 
+def sleeping() -> str:
+    return "Sleeping while the input is prepared"
+
+
+def sleeping_refuted() -> str:
+    return "Leave the sleep out for some steps: if the pace stays the same, something else was waited for meanwhile."
+
+
+def no_sleep(*, line: str | None, share: float) -> Fix:
+    return Fix(
+        f"Do not sleep at {line or 'this place'}",
+        f"{percent(share)} of the time passes in sleeps of a set length (time.sleep), in which nothing is prepared. "
+        "Where something is looked for again and again, wait for it instead; where a limit on requests is kept, ask "
+        "for more at once; after an error, try again in the background.",
+        "item = arrived.get()  # a queue.Queue; or event.wait(): returns at once when it is there",
+    )
+
+
 def sampling() -> str:
     return "Drawing the indices of the next batch"
 

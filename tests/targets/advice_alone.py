@@ -476,6 +476,13 @@ def threads_are_as_many_as_advised() -> None:
 
 
 @check
+def what_is_waited_for_is_there_at_once() -> None:
+    arrived = queue.Queue[int]()
+    threading.Timer(0.05, arrived.put, (7,)).start()
+    assert run("input.no_sleep", {"arrived": arrived}, line=None, share=0.3)["item"] == 7
+
+
+@check
 def tensors_shared_by_name_arrive() -> None:
     before = torch.multiprocessing.get_sharing_strategy()
     run("input.share_by_name")

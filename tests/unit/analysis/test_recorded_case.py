@@ -2,6 +2,8 @@
 
 from perfdoctor.analysis.recorded_case import measure_accounts
 from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.share import SLEEP, all_of
+from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
@@ -35,3 +37,13 @@ def test_compiling_the_parts_of_a_first_step_is_not_compiling_again() -> None:
     account.add(0, 1.0, CodeLocation("backward"), [])
     account.add(0, 2.0, compiling, [])
     assert account.activities.seconds["recompiling"] == 2.0
+
+
+def test_how_much_of_preparing_is_sleep() -> None:
+    account = Account(Process(10, 1, 0, None, "trainer", 10, 0))
+    fetching = CodeLocation("data", "fetch", "train.py:3 main")
+    account.add(0, 1.0, fetching, all_of(INPUT_PREPROCESSING, fetching))
+    assert "input_asleep" not in measure_accounts([account]).job
+    account.add(0, 3.0, fetching, all_of(INPUT_PREPROCESSING, fetching, SLEEP))
+    account.add(0, 4.0, CodeLocation("forward"), all_of(MODEL_COMPUTE, CodeLocation("forward")))
+    assert measure_accounts([account]).job["input_asleep"].value == 0.75

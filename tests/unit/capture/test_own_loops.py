@@ -80,6 +80,11 @@ def test_of_loops_in_loops_each_is_found() -> None:
         ("for i in range(9):\n    out[i] = f(x[i])\n    losses.append(g(out))", True),
         ("for i in range(9):\n    row = [0] * 9\n    for j in range(9):\n        row[j] = row[j - 1] + 1", False),
         ("for i in range(9):\n    machine(x[i])", True),  # a layer with a memory of its own
+        ("for i in range(9):\n    out[i] = machine(nothing)", True),  # so is this
+        ("for i in range(9):\n    out.append(self.cell(x, self.width))", True),
+        ("for i in range(9):\n    out[i] = f(x, i)", False),
+        ("for i in range(9):\n    y = g(i)\n    out[i] = f(y)", False),
+        ("for i in range(9):\n    out[i] = randn(width) + torch.zeros(width) + float(width)", False),
         ("for child in tree.children:\n    self.forward(child, inputs)", True),
         ("for i in range(simulations):\n    self.tree.search(board)", True),
         ("for a in anchors:\n    self.losses.append((a - x).norm())\n    print(a)", False),

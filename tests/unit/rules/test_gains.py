@@ -162,6 +162,13 @@ def test_evaluating_more_rarely_frees_the_batches_for_it_too() -> None:
     assert fix.speedup_range == pytest.approx((1 / (1 - rarer * 0.3), fix.predicted_speedup))
 
 
+def test_where_no_training_was_seen_it_is_not_known_how_often_it_evaluates() -> None:
+    case = case_of(EVALUATION, 0.3)
+    whole = replace(case.trainers[0], numbers={"own_evaluating": Evidence("", 0.97, "of the time", "test")})
+    finding = next(one for one in find(replace(case, trainers=(whole,)))[0] if one.cause == EVALUATION)
+    assert finding.predicted_speedup == pytest.approx(1 / (1 - 0.3 * (1 - 1 / times_rarer(0.97))))
+
+
 def test_an_optimizers_calls_go_and_its_arithmetic_may() -> None:
     case = replace(case_of(PYTHON, 0.5, updating=0.2, optimizer=0.3), settings={"update": "SGD"})
     fix = fixes_of(case, PYTHON)["Update all parameters in one call"]

@@ -350,6 +350,19 @@ def test_who_waits_for_helpers_and_was_seen_in_no_loader_is_not_given_workers() 
     assert plan_workers(replace(case, settings={"cores": 8.0, "loader": "yes"}), CAUSE) is not None
 
 
+@pytest.mark.parametrize(("asleep", "told"), [(0.8, True), (0.3, False)])
+def test_who_sleeps_prepares_nothing(asleep: float, told: bool) -> None:
+    case = job(0.5, 0, numbers={"input_asleep": asleep, "job_cores": 0.6}, settings={"cores": 8.0, "loader": "yes"})
+    found = first(replace(case, lines={CAUSE: (("train.py:7 ask", 0.9),)}))
+    told_of = paces(found)
+    assert ("Do not sleep at train.py:7 ask" in told_of) == told
+    assert ("Make train.py:7 ask cheaper" in told_of) != told
+    assert any("loader worker" in title for title in told_of)  # which sleep at the same time
+    if told:
+        assert told_of["Do not sleep at train.py:7 ask"] == pytest.approx(1 / (1 - 0.8 * 0.5))
+        assert "Sleeping while the input is prepared" in found.summary
+
+
 def test_helpers_are_no_loader_workers() -> None:
     case = job(0.5, 0, cause="cpu.data_transfer", helpers=4, settings={"loader": "yes"})
     assert [fix.title for fix in worded_fixes(first(case, "cpu.data_transfer"))] == [

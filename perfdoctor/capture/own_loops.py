@@ -14,7 +14,7 @@ from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.random_draws import DRAWS
 from perfdoctor.recording.own_source import SourceLoop
 
-# Methods that take what they are given, and calls that write it down.
+# Methods that take what they are given, and those of loggers, TensorBoard, matplotlib and the like that write it down.
 _TAKES = {name for kind in (list, set, dict, deque, Queue, TextIOWrapper, logging.Logger) for name in dir(kind)}
 _TAKES.add(BACKWARD)  # gradients are added up
 _WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
@@ -103,7 +103,7 @@ def _changes_state(statement: ast.AST, over: Collection[str]) -> bool:
         return False
     function = statement.value.func
     if isinstance(function, ast.Name):
-        return function.id not in dir(builtins) and not function.id.startswith(_WRITES)
+        return function.id not in dir(builtins)
     if not isinstance(function, ast.Attribute) or _name_of(function).partition(".")[0] in over:
         return False
     return not (function.attr in _TAKES or function.attr.startswith(_WRITES) or function.attr.endswith("_"))

@@ -12,6 +12,7 @@ from tests.processes.attaching import (
     TRAINING,
     Answer,
     Started,
+    filling_up,
     is_watched,
     job,
     mounted,
@@ -31,9 +32,10 @@ def training() -> Iterator[Started]:
 
 
 def test_a_disk_that_fills_up_while_recording(training: Started, tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=320k") as small:
+    with mounted(tmp_path / "small", "size=4m") as small:
         recording = small / "a.recording"
-        answer = perfdoctor("attach", training.pid, "--duration", "20", "--recording", recording)
+        with filling_up(recording):
+            answer = perfdoctor("attach", training.pid, "--duration", "20", "--recording", recording)
         refused(answer, "cannot be written any more", "full", f"perfdoctor report {recording}")
         assert until(lambda: not is_watched(training.pid), 1.0), "somebody stayed"
         again = perfdoctor("report", recording, "--json", tmp_path / "a.json")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.files import TARGETS
-from tests.processes.attaching import ENVIRONMENT, mounted, needs_root
+from tests.processes.attaching import ENVIRONMENT, filling_up, mounted, needs_root
 from tests.processes.insiding import ENOUGH, PATIENCE_S, run_inside
 
 # Goes on with the script that is named, as Python starts it: a module beside it can be imported.
@@ -136,7 +136,7 @@ def test_no_room_on_the_disk_and_no_home(tmp_path: Path) -> None:
 
 @needs_root
 def test_a_disk_that_fills_up_while_recording(tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=320k") as small:
+    with mounted(tmp_path / "small", "size=4m") as small, filling_up(small / "a.perfdoctor"):
         run = run_inside(tmp_path, "--item-ms", "1", "--seconds", "6", "--recording", str(small / "a.perfdoctor"))
     assert run.status == 0, run.err
     assert run.err.count("cannot be written any more") == 1

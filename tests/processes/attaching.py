@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -218,6 +219,29 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextmanager
+def filling_up(recording: Path, after_s: float = 2.0) -> Iterator[None]:
+    """A disk that others fill up, some seconds after a recording was begun on it."""
+    over = threading.Event()
+
+    def fill() -> None:
+        while not over.wait(0.05):
+            if recording.exists():
+                over.wait(after_s)
+                with suppress(OSError), (recording.parent / "filler").open("wb", buffering=0) as filler:
+                    while filler.write(bytes(4096)):
+                        pass
+                return
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def is_a_diagnosis(told: dict[str, Any]) -> None:

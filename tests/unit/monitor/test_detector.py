@@ -44,6 +44,19 @@ def test_a_change_is_told_though_the_job_had_hardly_begun_and_was_restless() -> 
     assert incident.since == BEGAN + 6 * BEAT_S
 
 
+def test_what_came_before_a_change_belongs_to_its_level_though_it_is_new() -> None:
+    """Beats of a real job that stalled for a second now and then, and was six minutes old when it became slower."""
+    sound = [21.6, 21.8, 21.8, 22.6, 24.6, 24.7, 23.0, 21.9, 21.5, 22.4, 26.1]
+    slow = [37.3, 37.4, 37.1, 37.3, 38.1, 38.0, 37.0, 37.2, 37.1, 38.1, 37.2, 36.6, 38.8]
+    made = [
+        Beat(BEGAN + BEAT_S * number, BEAT_S, int(BEAT_S / step_ms * 1000), BEAT_S)
+        for number, step_ms in enumerate([*sound, *slow])
+    ]
+    (incident,) = told(list(made))
+    assert incident.what is Happened.SLOWER
+    assert incident.since == BEGAN + len(sound) * BEAT_S
+
+
 def test_a_dip_ends_and_what_follows_is_no_change() -> None:
     (incident,) = told(beats(6, lambda at: 0.15 if 3 * HOUR <= at < 3 * HOUR + 4 * MINUTE else 0.1))
     assert incident.what is Happened.DIP

@@ -13,7 +13,8 @@ EXPLAINED: dict[str, Explanation] = {
         means=(
             "Decoding, augmenting, tokenising, collating: the input pipeline computes, in the trainer itself or in "
             "its workers while the trainer waits. What a training loop of the job's own does above the line that "
-            "calls the model counts too."
+            "calls the model counts too, and so does whoever sleeps for a set time instead (`input_asleep`): for a "
+            "limit on requests, or to look again."
         ),
         looks_like=(
             "slow storage (there the workers sleep in a read or a page fault; here they run), a hand-over problem "

@@ -48,7 +48,7 @@ def test_a_job_is_shown_until_q_is_pressed_and_then_reported(training: Started, 
         assert screen.shows("This terminal is too small")
         screen.resize(110, 36)
         assert screen.shows("watched for", f"{training.pid} trainer", " worker", "cores", "memory"), screen.text
-        assert screen.shows("Preparing the input on the CPU"), screen.text
+        assert screen.shows("Sleeping while the input is prepared"), screen.text
         assert screen.lines[-1].endswith("q quit")
         screen.resize(80, 24)
         assert screen.shows("q quit")
@@ -58,7 +58,7 @@ def test_a_job_is_shown_until_q_is_pressed_and_then_reported(training: Started, 
         screen.press("\x1b\r")
         assert screen.shows(f"trainer, process {training.pid}", "Threads, busiest first"), screen.text
         screen.press("\x7f")
-        assert screen.shows("confidence", "about seconds", "preparing the input"), screen.text
+        assert screen.shows("confidence", "about seconds", "sleeping while"), screen.text
         screen.press("q")
         assert screen.ended() == 0, screen.written
         assert screen.settings() == before

@@ -328,8 +328,9 @@ HANDOVER = re.compile(
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
-_SHARING = re.compile(r"/torch/multiprocessing/reductions\.py$")
-_CONNECTION = re.compile(r"(?:^|/)multiprocessing/connection\.py$")
+# What asks the process that made a tensor for its shared memory, and what waits for something to read.
+_ASKS_FOR_MEMORY = meaning(r"torch/multiprocessing/reductions\.py", "rebuild_storage_fd", "")
+_AWAITS_MESSAGE = meaning(r"multiprocessing/connection\.py", "_poll", "")
 _DISTRIBUTED = re.compile(r"/torch/distributed/.*\.py$")
 _GENERATION = re.compile(rf"{INSTALLED}/(?:transformers/generation|vllm|sglang)/")  # and engines in its place
 
@@ -376,12 +377,12 @@ def sends_all_to_all(stack: Sequence[Frame]) -> bool:
 
 def asks_for_shared_memory(stack: Sequence[Frame]) -> bool:
     """Whether the process that made a tensor is asked for its shared memory, as torch does by default."""
-    return any(_SHARING.search(frame.file) and frame.simple_name == "rebuild_storage_fd" for frame in stack)
+    return any(map(_ASKS_FOR_MEMORY.matches, stack))
 
 
 def awaits_message(stack: Sequence[Frame]) -> bool:
     """Whether a connection of multiprocessing has nothing to read yet."""
-    return any(_CONNECTION.search(frame.file) and frame.simple_name == "_poll" for frame in stack)
+    return any(map(_AWAITS_MESSAGE.matches, stack))
 
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:

@@ -143,9 +143,10 @@ class Level:
         for count in range(1, len(self._newest) + 1):
             before, last = values[:-count], values[-count:]
             rare = 2 / math.comb(len(values), count) <= thresholds.FALSE_ALARM or count >= self._scales.newest
-            far = abs(statistics.fmean(last) - statistics.fmean(before)) >= max(self._scales.least.values())
-            if rare and far and (min(last) > max(before) or max(last) < min(before)):
-                return True
+            if rare and (min(last) > max(before) or max(last) < min(before)):
+                off_by = abs(statistics.fmean(last) - statistics.fmean(before))
+                if off_by >= max(self._scales.least.values()):
+                    return True
         return False
 
     def _first_off(self) -> int:

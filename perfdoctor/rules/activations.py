@@ -1,12 +1,12 @@
 """Ranks that share each layer exchange activations, in each forward and backward pass: added up, or all to all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from perfdoctor.causes import BANDWIDTH, LATENCY
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import ADDED_UP, ALL_TO_ALL
-from perfdoctor.messages import say
+from perfdoctor.knowledge.libraries import ALL_TO_ALL
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.transport import (
@@ -19,8 +19,20 @@ from perfdoctor.rules.transport import (
 )
 
 
-def _exchanges(how: str) -> Callable[[Case], bool]:
-    return lambda case: case.settings.get("activations") == how
+def _exchanges_activations(case: Case) -> bool:
+    return "activations" in case.settings
+
+
+def _sends_all_to_all(case: Case) -> bool:
+    return case.settings.get("activations") == ALL_TO_ALL
+
+
+def _say_activations(case: Case) -> Message:
+    return say("all_to_all.activations") if _sends_all_to_all(case) else say("tensor_parallel.activations")
+
+
+def _say_small_activations(case: Case) -> Message:
+    return say("all_to_all.small_activations") if _sends_all_to_all(case) else say("tensor_parallel.small_activations")
 
 
 def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
@@ -45,7 +57,7 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
 
 def _share_otherwise(case: Case) -> Iterator[Advice]:
     yield from mend_transport(case)
-    if _exchanges(ALL_TO_ALL)(case):
+    if _sends_all_to_all(case):
         yield from _divide_otherwise(case)
     elif has_several_hosts(case):
         yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
@@ -65,34 +77,18 @@ def _divide_otherwise(case: Case) -> Iterator[Advice]:
 ACTIVATION_RULES = (
     Rule(
         BANDWIDTH,
-        say("tensor_parallel.activations"),
+        _say_activations,
         OF_BYTES,
         _send_fewer_bytes,
         say("tensor_parallel.activations_refuted"),
-        applies=_exchanges(ADDED_UP),
-    ),
-    Rule(
-        BANDWIDTH,
-        say("all_to_all.activations"),
-        OF_BYTES,
-        _send_fewer_bytes,
-        say("tensor_parallel.activations_refuted"),
-        applies=_exchanges(ALL_TO_ALL),
+        applies=_exchanges_activations,
     ),
     Rule(
         LATENCY,
-        say("tensor_parallel.small_activations"),
+        _say_small_activations,
         OF_MESSAGES,
         _send_fewer_messages,
         say("tensor_parallel.small_activations_refuted"),
-        applies=_exchanges(ADDED_UP),
-    ),
-    Rule(
-        LATENCY,
-        say("all_to_all.small_activations"),
-        OF_MESSAGES,
-        _send_fewer_messages,
-        say("tensor_parallel.small_activations_refuted"),
-        applies=_exchanges(ALL_TO_ALL),
+        applies=_exchanges_activations,
     ),
 )

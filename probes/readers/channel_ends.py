@@ -98,7 +98,7 @@ def _other_end(pid: int, number: int, name: str) -> End | None:
         return None
     if name.startswith("pipe"):
         return End(PIPE, link)
-    inode = int(link[8:-1]) if link.startswith("socket:[") else 0
+    inode = _socket_of(link)
     if name == "socket:unix":
         peer, kind = _unix_peer(inode), UNIX
     elif name == "socket:tcp":
@@ -122,9 +122,15 @@ def unsent_bytes(pid: int, descriptor: int) -> int | None:
         link = os.readlink(f"/proc/{pid}/fd/{descriptor}")
     except OSError:
         return None
-    inode = link[8:-1].encode() if link.startswith("socket:[") else b""
-    rows = (row for table in _tcp_tables(pid) for row in table if row[_INODE] == inode)
+    if not (inode := _socket_of(link)):  # as connections have none that nobody holds any more
+        return None
+    rows = (row for table in _tcp_tables(pid) for row in table if int(row[_INODE]) == inode)
     return next((int(row[_QUEUES].partition(b":")[0], 16) for row in rows), None)
+
+
+def _socket_of(link: str) -> int:
+    """The inode of the socket that a descriptor's link names; 0 if it names none."""
+    return int(link[8:-1]) if link.startswith("socket:[") else 0
 
 
 def _tcp_tables(pid: int) -> Iterator[list[list[bytes]]]:

@@ -123,7 +123,7 @@ class Changes:
             if not arguments.get("num_workers"):
                 for name in OF_WORKERS:
                     arguments.pop(name, None)
-            self._applied("loader", *self._wanted.keys() & {"workers"})  # which says what loaders are meant
+            self._applied("loader", *self._wanted.keys() & {"workers"})  # that says which loaders
 
         self._wrap_init(DataLoader, made)
 

@@ -106,7 +106,7 @@ def sleeping_refuted() -> str:
 
 def no_sleep(*, line: str | None, share: float) -> Fix:
     return fix(
-        f"不要在{'' if line is None else f' {line} '}{'这里' if line is None else ''}睡眠",
+        f"不要在{f' {line} ' if line else '这里'}睡眠",
         f"有 {percent(share)} 的时间在固定长度的睡眠（time.sleep）中流逝，其间什么也没有准备。"
         "如果是反复查看某样东西，就改为等待它；如果是遵守请求频率的限制，就一次请求更多；出错之后，在后台重试。",
     )

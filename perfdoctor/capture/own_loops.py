@@ -17,7 +17,7 @@ from perfdoctor.recording.own_source import SourceLoop
 # Methods that take what they are given, and those of loggers, TensorBoard, matplotlib and the like that write it down.
 _TAKES = {name for kind in (list, set, dict, deque, Queue, TextIOWrapper, logging.Logger) for name in dir(kind)}
 _TAKES.add(BACKWARD)  # gradients are added up
-_WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
+WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -106,7 +106,7 @@ def _changes_state(statement: ast.AST, over: Collection[str]) -> bool:
         return function.id not in dir(builtins)
     if not isinstance(function, ast.Attribute) or _name_of(function).partition(".")[0] in over:
         return False
-    return not (function.attr in _TAKES or function.attr.startswith(_WRITES) or function.attr.endswith("_"))
+    return not (function.attr in _TAKES or function.attr.startswith(WRITES) or function.attr.endswith("_"))
 
 
 def _asks_the_same(body: Sequence[ast.AST], over: Collection[str]) -> bool:
@@ -182,12 +182,20 @@ def _sum(statement: ast.AST) -> tuple[str, ast.expr]:
 
 
 def _places(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
-    """Names and attributes that are read, or get a value."""
-    return {
-        _name_of(one)
-        for one in ast.walk(node)
-        if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, how)
-    }
+    """Names and attributes that are read, or get a value; the names of a comprehension's own are others."""
+    if isinstance(node, _COMPREHENSIONS):
+        return _places_around(node, how)
+    found = {_name_of(node)} if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, how) else set[str]()
+    return found.union(*(_places(child, how) for child in ast.iter_child_nodes(node)))
+
+
+def _places_around(comprehension: ast.expr, how: type[ast.expr_context]) -> set[str]:
+    """What a comprehension reads of the function around it, or gives a value there."""
+    parts = [*ast.iter_child_nodes(comprehension)]
+    generators = [part for part in parts if isinstance(part, ast.comprehension)]
+    own = set[str]().union(*(_places(one.target, ast.Store) for one in generators))
+    inside = {name for part in parts for name in _places(part, how) if name.partition(".")[0] not in own}
+    return inside | _places(generators[0].iter, how)  # the first is looked up outside
 
 
 def _is_read(place: ast.Name | ast.Attribute) -> bool:

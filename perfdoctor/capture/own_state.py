@@ -6,18 +6,18 @@ A replay buffer is such: each round adds to it, or sets the priorities by which 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from perfdoctor.capture.own_loops import WRITES
 from perfdoctor.recording.own_source import SourceState
 from perfdoctor.results.edits import written_in
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _Loop = ast.For | ast.AsyncFor | ast.While
-_Assignment = ast.Assign | ast.AnnAssign
 
 
 def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
-    """Assignments in loops of which a part is changed in the same loop.
+    """Assignments and calls in loops that are made of, or are given, what is changed in the same loop.
 
     A loop changes what it calls a method of with arguments and without use for the result (``buffer.push(item)``), and
     what it sets items of. What is made anew in each round is none of that, nor what is imported.
@@ -34,11 +34,12 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     for loop in (node for node in ast.walk(tree) if isinstance(node, _Loop)):
         inside = [*written_in(loop, but=_FUNCTIONS)]  # what runs in each round
         made = {ast.unparse(node) for node in inside if _gets_a_value(node)}
-        changed = {
-            path for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
-        } - made
+        changes = [
+            (path, node) for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
+        ]
+        changed, filled = ({path for path, node in some} - made for some in (changes, filter(_fills, changes)))
         for node in inside:
-            if isinstance(node, _Assignment) and node.value is not None and _names(node.value) & changed:
+            if _is_made_of(node, changed) or _is_given(node, filled):
                 found.add(SourceState(file, node.lineno, node.end_lineno or node.lineno))
     return sorted(found)
 
@@ -61,6 +62,29 @@ def _changed(node: ast.AST) -> str:
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords):
         return _path(call.func.value)
     return ""
+
+
+def _fills(change: tuple[str, ast.AST]) -> bool:
+    """Whether it may put data in: not so what loggers and writers are given, nor what a model's weights are set to."""
+    _, node = change
+    call = node.value if isinstance(node, ast.Expr) else None
+    method = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+    return not method.startswith((*WRITES, "load"))
+
+
+def _is_made_of(statement: ast.AST, things: Collection[str]) -> bool:
+    """Whether a statement gives a name to what it makes of some things."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    return value is not None and not _names(value).isdisjoint(things)
+
+
+def _is_given(statement: ast.AST, things: Collection[str]) -> bool:
+    """Whether a statement is a call that some things are handed to, as in ``agent.learn(buffer)``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return False
+    given = (*call.args, *(one.value for one in call.keywords))
+    return any(_path(one) in things for one in given if isinstance(one, ast.Name | ast.Attribute))
 
 
 def _path(node: ast.expr) -> str:

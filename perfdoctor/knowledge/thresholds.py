@@ -432,6 +432,7 @@ LEAST_LEFT = Threshold(
     "fraction of wall time",
     "judgement: a share closer to 1 would predict a speed-up beyond what the measurement can carry",
 )
+NEARLY_WHOLE_LOOP = Threshold(0.8, "of a loop's time", "judgement: to do without the rest of it would bring little")
 MOSTLY = Threshold(0.5, "of a whole", "definition: more than all the rest together")
 
 # Which cause comes first.

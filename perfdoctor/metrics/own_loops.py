@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -54,6 +55,9 @@ class OwnLoops:
             for loop, _ in around[number]
         }
         self._of_cells = _of_cells(stacks, spent, around)
+        self._time = Amounts.summed(
+            dict.fromkeys((loop for loop, _ in around[number]), amount_ns) for number, amount_ns in spent.items()
+        )
         self._by_line: dict[str, Amounts[str]] = {}
         self._carries: dict[str, bool] = {}
         self._cells: dict[str, str] = {}
@@ -65,8 +69,9 @@ class OwnLoops:
     def of(self, lines: Mapping[str, float], total: float) -> tuple[CostlyLoop, ...]:
         """The loops that lines ran in, those with most of their time first.
 
-        Of several around a line in one function the innermost counts whose rounds do not need each other, or else the
-        innermost: what is recursive in time is often the same for many samples.
+        Of several around a line in one function, those count whose rounds do not need each other, or else the innermost:
+        what is recursive in time is often the same for many samples. Of them it is the innermost that holds nearly all
+        of what the outermost does: where several loops follow each other in one, that one goes with them.
 
         Args:
             lines: of the job's own, ``"file.py:12 function"`` to its amount.
@@ -86,11 +91,18 @@ class OwnLoops:
             return ""
         (loop, frame), cell = inside[0], next(_cells(frames), "")
         cell = cell if loop in self._of_cells else ""
-        if not cell:
-            loop = next((other for other, around in inside if around == frame and not other.carries), loop)
-        name = f"{loop.file}:{loop.line} {frame.function}"
+        apart = [other for other, around in inside if around == frame and not other.carries]
+        if apart and not cell:
+            least = thresholds.NEARLY_WHOLE_LOOP * self._time[apart[-1]]
+            loop = next(other for other in apart if self._time[other] >= least)
+        name = f"{loop.file}:{loop.line} {_function(frame)}"
         self._carries[name], self._cells[name] = loop.carries, cell or self._cells.get(name, "")
         return name
+
+
+def _function(frame: Frame) -> str:
+    """The function that a loop is in; a comprehension's is the one around it."""
+    return re.sub(r"(\.<locals>\.<(listcomp|setcomp|dictcomp|genexpr)>)+$", "", frame.function)
 
 
 def _of_cells(

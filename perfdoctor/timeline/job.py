@@ -100,7 +100,7 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code, threads)
-        self.stacks = Stacks.read(recording.stacks(), self.source_calls, rows(SourceReadOut))
+        self.stacks = Stacks.read(recording.stacks(), self.source_calls, rows(SourceReadOut), self.source_loops)
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)

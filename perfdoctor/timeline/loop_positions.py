@@ -16,7 +16,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.beside_training import RESULTS
 from perfdoctor.knowledge.frames import Frame, is_own, package_of, runs_training_loop
 from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS
-from perfdoctor.recording.own_source import SourceCall, SourceReadOut, lines_of
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
 
@@ -29,6 +29,7 @@ def with_loop_positions(
     locations: Sequence[CodeLocation],
     main_threads: Iterable[Mapping[int, float]],
     calls: Sequence[SourceCall] = (),
+    loops: Iterable[SourceLoop] = (),
 ) -> list[CodeLocation]:
     """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
 
@@ -37,14 +38,16 @@ def with_loop_positions(
     first uses its output; the latter also in a library's training loop, which calls the job's callbacks there. The same
     line shows nothing. Results that are sent, drawn or written there are logging. From the model's call to the line
     that starts the backward pass, what is at work for torch leads to that, as gradients do that stay in the graph.
+    Where rounds that need the one before call the model, as a solver's do, a line above it is below it as well.
 
     Args:
         stacks: the distinct stacks, outermost call first.
         locations: of each.
         main_threads: per main thread, how long it was seen in each stack, by the stack's index.
         calls: in the source of the job's own.
+        loops: likewise.
     """
-    found = list(locations)
+    found, rounds = list(locations), [loop for loop in loops if loop.carries]
     written, in_graph = _backward_lines(calls), {(one.file, one.function) for one in calls if one.callee == GRADIENT}
     for amounts in main_threads:
         models, backwards = (_lines_of(phase, stacks, found, amounts) for phase in ("forward", "backward"))
@@ -55,6 +58,8 @@ def with_loop_positions(
                 found[number] = replace(found[number], leads_to_backward=True)
             elif _unclaimed(found[number]):
                 side = _side(stack, models)
+                if side == PREPARES and _is_between(stack, models, backwards, rounds):
+                    side = AFTERWARDS
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
                 leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
                 phase = "logging" if logs else "other"
@@ -218,6 +223,35 @@ def _leads_to(
             first, last = min(_regular(calls[function])), max(_regular(backwards[function]))
             return first <= line <= last and not (first == last and _have_both(calls, backwards, function, line))
     return False
+
+
+def _is_between(
+    stack: tuple[Frame, ...],
+    calls: Mapping[Function, Amounts[int]],
+    backwards: Mapping[Function, Amounts[int]],
+    rounds: Iterable[SourceLoop],
+) -> bool:
+    """Whether a stack is in a loop of which each round calls the model, below a function that begins one backward pass.
+
+    Args:
+        stack: of the job's own or torch's code.
+        calls: of the model.
+        backwards: which functions begin the pass.
+        rounds: loops of which a round needs the one before.
+    """
+    if package_of(stack[-1].file) not in ("", "torch"):
+        return False
+    inside = itertools.dropwhile(lambda one: one[0] not in backwards, functions(stack))
+    return any(
+        function not in backwards
+        and any(
+            loop.line <= line <= loop.last_line and any(loop.line <= call <= loop.last_line for call in calls[function])
+            for loop in rounds
+            if loop.file == function[1]
+        )
+        for function, line in inside
+        if function in calls
+    )
 
 
 def _have_both(

@@ -49,6 +49,19 @@ def test_of_a_loop_in_time_in_one_over_samples_the_latter_counts(outer_carries: 
     assert found == (CostlyLoop(f"{LOSS}:{line} pairs", 0.2, outer_carries),)
 
 
+@pytest.mark.parametrize(("beside", "line"), [(1, 6), (4, 5)])
+def test_of_loops_that_follow_each_other_in_one_that_one_counts(beside: int, line: int) -> None:
+    """Unless one of them is nearly all of it; a comprehension has a frame of its own, but no other function."""
+    other = (step(36), Frame(LOSS, "pairs", 9), Frame(LOSS, "pairs.<locals>.<listcomp>", 9))
+    rows = SourceLoop(LOSS, 5, 9, carries=False), SourceLoop(LOSS, 6, 8, carries=False), SourceLoop(LOSS, 9, 9, False)
+    stacks = seen(BACKWARD, MODEL, *[PAIRS] * 6, *[other] * beside)
+    found = loops(stacks, {f"{LOSS}:3 distance": 2.0}, EPOCHS, *rows)
+    assert [one.line for one in found] == [f"{LOSS}:{line} pairs"]
+    if beside > 1:
+        found = loops(stacks, {f"{LOSS}:9 pairs.<locals>.<listcomp>": 1.0}, EPOCHS, *rows)
+        assert [one.line for one in found] == [f"{LOSS}:5 pairs"]
+
+
 def test_a_loop_over_a_loader_is_none() -> None:
     loader = (step(51), Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700))
     model = (step(52), Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1))

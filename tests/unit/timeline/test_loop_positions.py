@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.own_source import SourceCall, SourceReadOut
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, CodeLocation, is_beside, locate
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 
@@ -67,6 +67,25 @@ def test_the_innermost_function_that_both_share_decides() -> None:
         ((main(21), Frame("/home/me/train.py", "train_step", 9), own(3, "metrics")), 5),
     )
     assert list(details.values()) == [PREPARES, "", PREPARES, AFTERWARDS]
+
+
+@pytest.mark.parametrize(("carries", "detail"), [(True, AFTERWARDS), (False, PREPARES)])
+def test_in_rounds_that_need_the_one_before_what_is_above_the_call_comes_after_another(
+    carries: bool, detail: str
+) -> None:
+    """A solver's stages, of which each is made of those before; the loop that trains makes batches above its call."""
+    solve, solver = "/home/me/solver.py", "solve"
+    stacks = [
+        (main(20), own(7)),
+        (main(22), Frame(solve, solver, 5), MODULE),
+        (main(22), Frame(solve, solver, 4), Frame(f"{TORCH}/_tensor.py", "Tensor.sum", 9)),
+        (main(23), Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 630)),
+    ]
+    loops = [SourceLoop(solve, 3, 6, carries), SourceLoop(main(20).file, 18, 24, carries=True)]
+    amounts = dict.fromkeys(range(4), 5.0)
+    found = with_loop_positions(stacks, [locate(stack) for stack in stacks], [amounts], loops=loops)
+    assert [one.detail for one in found[:3]] == [PREPARES, "", detail]
+    assert found[2].leads_to_backward is carries
 
 
 def test_a_validation_at_the_top_of_the_loop_is_no_call_of_the_models_training() -> None:

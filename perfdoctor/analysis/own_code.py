@@ -24,7 +24,9 @@ def read_own_code(job: JobTimeline, loop: str = "", *, of_training: bool = True)
         of_training: of loaders with the one that the loop which trains goes over, else with one that it does not.
     """
     made = LOADER_OF_TRAINER if of_training else LOADER_OF_EVALUATION
-    calls = tuple(_clear(job.source_calls, of_training=of_training))
+    has_workers = any(job.processes.workers_of(trainer.pid) for trainer in job.processes.trainers)
+    there = [call for call in job.source_calls if has_workers or not _starts_workers(call)]
+    calls = tuple(_clear(there, of_training=of_training))
     return OwnCode(calls, _command(job), made if loop == "transformers" else {})
 
 
@@ -50,6 +52,11 @@ def _clear(calls: Iterable[SourceCall], *, of_training: bool) -> Iterator[OwnCal
             found = [call for call in alike if call.used] or ([] if others else alike)
         if len(found) == 1:
             yield OwnCall(found[0].file, found[0].line, found[0].text, names)
+
+
+def _starts_workers(call: SourceCall) -> bool:
+    """Whether it is a loader's that is written with workers: where the job has none, it goes over another loader."""
+    return call.callee in LOADERS and bool(re.search(r"\bnum_workers\s*=\s*[1-9]", call.text))
 
 
 def _command(job: JobTimeline) -> str:

@@ -69,7 +69,7 @@ class OwnLoops:
     def of(self, lines: Mapping[str, float], total: float) -> tuple[CostlyLoop, ...]:
         """The loops that lines ran in, those with most of their time first.
 
-        Of several around a line in one function, those count whose rounds do not need each other, or else the innermost:
+        Of several around a line in one function those count whose rounds do not need each other, or else the innermost:
         what is recursive in time is often the same for many samples. Of them it is the innermost that holds nearly all
         of what the outermost does: where several loops follow each other in one, that one goes with them.
 

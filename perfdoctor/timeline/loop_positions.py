@@ -231,17 +231,24 @@ def _is_between(
     backwards: Mapping[Function, Amounts[int]],
     rounds: Iterable[SourceLoop],
 ) -> bool:
-    """Whether a stack is in a loop of which each round calls the model, below a function that begins one backward pass.
+    """Whether a stack of the job's own or torch's is in rounds that call the model, below what ends in a backward pass.
+
+    A function that leaves both passes to another one gets no more from such a loop than what it acts by: rollouts.
 
     Args:
-        stack: of the job's own or torch's code.
+        stack: outermost call first.
         calls: of the model.
         backwards: which functions begin the pass.
         rounds: loops of which a round needs the one before.
     """
     if package_of(stack[-1].file) not in ("", "torch"):
         return False
-    inside = itertools.dropwhile(lambda one: one[0] not in backwards, functions(stack))
+
+    def ends_in_one(function: Function) -> bool:
+        lines = backwards.get(function, ())
+        return any(not _have_both(calls, backwards, function, line) for line in lines)
+
+    inside = itertools.dropwhile(lambda one: not ends_in_one(one[0]), functions(stack))
     return any(
         function not in backwards
         and any(

@@ -3,9 +3,12 @@
 import pytest
 
 from perfdoctor.analysis.own_code import read_own_code
+from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.recording.schema import ProcessSeen, Sample
 from tests.builders import jobs
+
+LOADS = (Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700),)
 
 
 def process(command: str, **variables: str) -> list[Sample]:
@@ -38,6 +41,21 @@ def test_only_a_call_of_which_it_is_clear_that_advice_is_about_it_counts(
     calls: list[SourceCall], lines: list[int]
 ) -> None:
     assert [one.line for one in read_own_code(jobs.timeline(calls)).calls] == lines
+
+
+@pytest.mark.parametrize(("workers", "lines"), [(0, [9]), (2, [])])
+def test_where_the_job_has_no_workers_a_loader_that_is_written_with_some_is_another(
+    workers: int, lines: list[int]
+) -> None:
+    calls = [call(3)._replace(text="x = DataLoader(rows, num_workers=3)"), call(9)]
+    processes = [
+        one
+        for pid in range(8, 8 + workers)
+        for one in [*jobs.process(pid, parent=7), *jobs.thread(pid, pid, name="pt_data_worker")]
+    ]
+    trainer = [*process("python train.py"), *jobs.thread(7, 7, run=1.0), *jobs.stacks(7, LOADS)]
+    job = jobs.timeline([*trainer, *processes, *calls])
+    assert [one.line for one in read_own_code(job).calls] == lines
 
 
 @pytest.mark.parametrize(

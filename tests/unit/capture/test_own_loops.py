@@ -83,7 +83,7 @@ def test_of_loops_in_loops_each_is_found() -> None:
         ("for i in range(9):\n    out[i] = machine(nothing)", True),  # so is this
         ("for i in range(9):\n    out.append(self.cell(x, self.width))", True),
         ("for i in range(9):\n    out[i] = f(x, i)", False),
-        ("for t, rows in enumerate(x):\n    part = cat([row[y] for row, y in zip(rows, y[t])])\n    total += part", False),
+        ("for t, rows in enumerate(x):\n    part = cat([r[y] for r, y in zip(rows, y[t])])\n    total += part", False),
         ("for t in range(9):\n    y = cat([f(one) for one in y])", True),
         ("for i in range(9):\n    y = g(i)\n    out[i] = f(y)", False),
         ("for i in range(9):\n    out[i] = randn(width) + torch.zeros(width) + float(width)", False),

@@ -88,6 +88,19 @@ def test_in_rounds_that_need_the_one_before_what_is_above_the_call_comes_after_a
     assert found[2].leads_to_backward is carries
 
 
+def test_rounds_that_only_act_by_the_model_come_before_the_passes_of_a_function_beside_them() -> None:
+    """Rollouts, and an update that calls the model again and leads back through that."""
+    stacks = [
+        (main(20), Frame("/home/me/rollout.py", "collect", 5), MODULE),
+        (main(20), Frame("/home/me/rollout.py", "collect", 4), own(7, "observe")),
+        (main(22), Frame("/home/me/train.py", "update", 61), MODULE),
+        (main(22), Frame("/home/me/train.py", "update", 62), Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 630)),
+    ]
+    loops, amounts = [SourceLoop("/home/me/rollout.py", 3, 6, carries=True)], dict.fromkeys(range(4), 5.0)
+    found = with_loop_positions(stacks, [locate(stack) for stack in stacks], [amounts], loops=loops)
+    assert found[1].detail == PREPARES
+
+
 def test_a_validation_at_the_top_of_the_loop_is_no_call_of_the_models_training() -> None:
     validation = (main(18), own(3, "validate"), MODULE)
     often, seldom = ({validation: times, (main(20), own(7)): 5, (main(22), MODULE): 40} for times in (20, 1))

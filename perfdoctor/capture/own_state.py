@@ -38,7 +38,7 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
             (path, node) for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
         ]
         changed, filled = ({path for path, node in some} - made for some in (changes, filter(_fills, changes)))
-        for node in inside:
+        for node in (node for node in inside if isinstance(node, ast.stmt)):
             if _is_made_of(node, changed) or _is_given(node, filled):
                 found.add(SourceState(file, node.lineno, node.end_lineno or node.lineno))
     return sorted(found)

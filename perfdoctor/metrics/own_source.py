@@ -81,7 +81,7 @@ def _is_behind(frame: Frame, draws: Iterable[SourceDraw], train: Collection[tupl
 
 
 def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
-    """Where a loop makes most of its batches of what it changes; "" where it does not.
+    """Where a loop makes most of its batches of what it changes; "" where it does not, or a loader makes most of them.
 
     Args:
         stacks: the job's.
@@ -90,11 +90,11 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
     lines = lines_of(statements)
     whole, made = 0.0, Amounts[str]()
     for number, amount_ns in stacks.spent_ns().items():
-        if stacks.locations[number].detail != PREPARES:
-            continue
-        whole += amount_ns
+        location = stacks.locations[number]
+        prepares = location.detail == PREPARES
+        whole += amount_ns * (prepares or location.phase == "data")
         frames = [frame for frame in stacks.frames[number] if (frame.file, frame.line) in lines]
-        if frames:
+        if prepares and frames:
             made[f"{frames[0].file}:{frames[0].line} {frames[0].function}"] += amount_ns
     if not whole or made.total < thresholds.MOSTLY * whole:
         return ""

@@ -361,3 +361,14 @@ def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told
     stacks = jobs.stacks(TRAINER, draws, (Frame("/job/train.py", "main", 42), model))
     job = jobs.timeline([*jobs.process(TRAINER), *stacks, SourceState("/job/train.py", line, line)])
     assert read_code_settings(job).get("made_of_state") == told
+
+
+def test_where_a_loader_makes_most_of_the_batches_they_are_not_made_of_what_the_loop_changes() -> None:
+    """A model is given weights in each round (``model.load_state_dict``) and trained by a call (``train(model)``)."""
+    main = Frame("/job/train.py", "main", 40)
+    model = Frame("/v/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
+    fetch = Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700)
+    above, loads = (main, Frame("/job/train.py", "train", 61)), (main, Frame("/job/train.py", "train", 60), fetch)
+    stacks = jobs.stacks(TRAINER, above, loads, loads, (main, Frame("/job/train.py", "train", 62), model))
+    job = jobs.timeline([*jobs.process(TRAINER), *stacks, SourceState("/job/train.py", 40, 40)])
+    assert "made_of_state" not in read_code_settings(job)

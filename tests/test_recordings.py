@@ -41,7 +41,6 @@ KNOWN_MISSES: dict[str, str] = {
     "gpu_dodging_agent": "Python's games take 0.35, and so does launching what they wait for.",
     "gpu_sync_in_forward": "The fix gains 0.06 only.",
     "gpu_tagger_encoder": "The reads that wait also launch, and more of the time goes there.",
-    "sound_from_inside": "Nothing is wrong; Python's overhead is said to take 0.22.",
 }
 
 

@@ -142,7 +142,8 @@ def read_code_mix(job: JobTimeline, pid: int, in_kernel: float = 0.0, allocating
     if blurred:
         code = code.each(partial(share_out, running=running, claimed=claimed, apart=apart))
     elif any(code.all[phase]["library"] for phase in TRAINING_PHASES):
-        code = code.each(partial(mark_in_step, wrong=misplaced(code.all, running)))
+        wrong = 0.0 if pid in job.steps else misplaced(code.all, running)
+        code = code.each(partial(mark_in_step, wrong=wrong))
     placed = as_long_as_they_run(code.all, running) if blurred else code.all
     around = sum((counts for phase, counts in placed.items() if phase not in claimed), Counter())
     mixes = partial(_mixes, calls_only=None if blurred and not apart else calls_only, on_gpu=on_gpu)

@@ -28,8 +28,8 @@ RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 
 
 def is_blurred(job: JobTimeline, pid: int) -> bool:
-    """Whether steps are too short to know the phase of one sample."""
-    return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
+    """Whether steps are too short to know the phase of one sample, and nobody marked their phases."""
+    return pid not in job.steps and job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
 
 
 def samples_of_training(job: JobTimeline, pid: int) -> tuple[list[int], list[CodeKind]]:

@@ -4,6 +4,7 @@ Machine code of short steps, which cannot be matched to phases by time, is share
 """
 
 from collections import Counter
+from itertools import chain, cycle
 
 import pytest
 
@@ -12,6 +13,7 @@ from perfdoctor.attribution.code_mix import SPIN, CodeMix, _fractions, _librarie
 from perfdoctor.attribution.device_host import with_device
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES, Frame
+from perfdoctor.recording.schema import Mark, Sample
 from perfdoctor.timeline.code_location import AFTERWARDS, ALLOCATOR, UNKNOWN, CodeLocation
 from tests.builders import jobs
 
@@ -92,6 +94,34 @@ def test_looking_for_nan_is_no_arithmetic_of_the_model_where_gradients_are_compu
     assert mix.causes(CodeLocation("backward"), held_up=False) == {"cpu.python_overhead": 1.0}
 
 
+def _marked_steps(every_s: float) -> list[Sample]:
+    """The first half of each step is a forward pass, the rest the loop's own code."""
+    times = (jobs.at(every_s * number / 2) for number in range(2 * round(jobs.SECONDS / every_s)))
+    return [Mark(time_ns, TRAINER, edge, "forward", 3) for time_ns, edge in zip(times, cycle(["begin", "end"]))]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_phases_too_short_for_stacks_are_known_where_they_are_marked(marked: bool) -> None:
+    """Without marks, the samples of all phases are one mix."""
+    step_s, steps = 0.02, round(jobs.SECONDS / 0.02)
+    arithmetic = (jobs.code(TRAINER, *KERNEL, 1, from_s=(one + 0.2) * step_s) for one in range(steps))
+    python = (jobs.code(TRAINER, *INTERPRETER, 1, from_s=(one + 0.7) * step_s) for one in range(steps))
+    mix = read_code_mix(
+        jobs.timeline(
+            [
+                *jobs.process(TRAINER),
+                *jobs.thread(TRAINER, TRAINER, run=1.0),
+                *jobs.stacks(TRAINER, (jobs.OWN, jobs.MODULE), (jobs.OWN,)),
+                *chain(*arithmetic, *python),
+                *(_marked_steps(step_s) if marked else ()),
+            ]
+        ),
+        TRAINER,
+    )
+    arithmetic_part = mix.causes(CodeLocation("forward"), held_up=False)["cpu.model_compute"]
+    assert arithmetic_part == pytest.approx(1.0 if marked else 0.5, abs=0.01)
+
+
 def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
     around = Counter(kernel=900, dispatch=20, interpreter=10, library=5)
     assert _libraries(around, 90.0) == pytest.approx(0.75)
@@ -101,6 +131,7 @@ def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
 
 
 TRAINER = 10
+INTERPRETER = ("python3.11", "_PyEval_EvalFrameDefault")
 KERNEL, BARRIER = ("libmkl_core.so", "mkl_blas_sgemm"), ("libgomp.so.1", "gomp_barrier_wait_end")
 
 

@@ -15,6 +15,7 @@ from perfdoctor.recording.file_format import is_recording
 from perfdoctor.recording.gc_pause import gc_paused
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.decode import Pieces, TraceDocument, TraceFile
+from perfdoctor.traces.mangling import readable
 from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
 
 # Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).
@@ -76,7 +77,7 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
     distributed = document.distributed if isinstance(document.distributed, dict) else {}
     return Trace(
         source=path.name,
-        names=tuple(columns.names),
+        names=tuple(map(readable, columns.names)),
         threads=tuple((str(process), str(thread)) for process, thread in columns.threads),
         device=device,
         host=host,

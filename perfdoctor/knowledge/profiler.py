@@ -28,8 +28,10 @@ TRAINS = re.compile(r"(?i:backward|optimizer|adam|multi_tensor)|^autograd::|Grap
 OF_ATEN = re.compile(r"^aten::")
 # Operators that compute on the CPU only: oneDNN's, and ATen's own for it.
 ON_CPU = re.compile(r"^aten::(mkldnn_|_slow_conv2d_|slow_conv3d_|_scaled_dot_product_flash_attention_for_cpu)")
-# Operators that compute on a GPU only: cuDNN's and MIOpen's, and fused attention of CUDA and HIP.
-ON_GPU = re.compile(r"^aten::_?(cudnn_(?!is_acceptable)|miopen_|flash_attention_|efficient_attention_)")
+# Operators that compute on a GPU only: cuDNN's, MIOpen's and Metal's, and fused attention of CUDA and HIP.
+ON_GPU = re.compile(r"^aten::_?(cudnn_(?!is_acceptable)|miopen_|mps_|flash_attention_|efficient_attention_)")
+# Reads one number of a tensor. On the CPU that takes a microsecond; of a device's tensor it waits for the device.
+READS_NUMBER = re.compile(r"^aten::_local_scalar_dense$")
 # What runs code that torch.compile made.
 COMPILED = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph)")
 SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
@@ -92,6 +94,8 @@ CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
 CAPTURE_ENDS = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
 INSTANTIATING = re.compile(r"^(cuda|hip|cu)GraphInstantiate")
 COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
+# What a device does without running a kernel.
+NO_KERNEL = re.compile(r"^(?i:memset|memcpy)")
 TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
 TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")
 FROM_PINNED = re.compile(r"Pinned -> Device")

@@ -341,6 +341,11 @@ SET_UP_CALL_NS = Threshold(
 SET_UP_BESIDE_ALLOCATING = Threshold(
     0.2, "of allocating", "measured: 0.4 and more at the start of six public jobs, below 0.04 where memory is full"
 )
+READS_AT_ONCE_NS = Threshold(
+    100_000,
+    "ns",
+    "measured: on the CPU a number is read in 1 us; 100 us are no dispatch, but a device that is waited for",
+)
 RECORDED_CALLS = Threshold(
     0.02, "of all numbers given to calls", "measured: 0.06 to 1 in 60 public traces, 0.005 where events are a sample"
 )

@@ -112,16 +112,34 @@ class RankAccount:
     def done_once(self) -> frozenset[IdleReason]:
         """What the GPU waits for that belongs to the job's start, and not to its steps.
 
-        First allocations are set-up as well: loading code and trying algorithms allocate. A job that allocates because
-        its memory is full sets up next to nothing.
+        First allocations are set-up as well: loading code and trying algorithms allocate, and a call that allocates
+        or frees may be what sets the device up. A job that allocates because its memory is full sets up next to
+        nothing, and has run kernels.
         """
         once = {reason for reason in _AT_START if not _recurs(self._waited_by_step(reason))}
         if self.recompiles:
             once.discard(IdleReason.COMPILING)
         setting_up = self.idle_for(IdleReason.SETTING_UP) if IdleReason.SETTING_UP in once else 0.0
-        if setting_up < thresholds.SET_UP_BESIDE_ALLOCATING * self.idle_for(IdleReason.ALLOCATING):
+        allocating = self.idle_for(IdleReason.ALLOCATING)
+        early = self._allocating_before_kernels >= thresholds.MOSTLY * allocating
+        if not early and setting_up < thresholds.SET_UP_BESIDE_ALLOCATING * allocating:
             once.discard(IdleReason.ALLOCATING)
         return frozenset(once)
+
+    @property
+    def _allocating_before_kernels(self) -> float:
+        """The part of ``idle_for`` allocating that lies before the first kernel of a trace that may be of a first pass.
+
+        Where steps are marked the profiler was started in a job that runs.
+        """
+        device = self.trace.device
+        kernels = ~self.trace.matching(profiler.NO_KERNEL, device.name)
+        if self.window.steps or not kernels.any():
+            return 0.0
+        first = int(device.start[kernels].min())
+        length = self.window.length * max(len(self.gaps), 1)
+        found = sum(float(gaps.reasons[IdleReason.ALLOCATING][gaps.until <= first].sum()) for gaps in self.gaps)
+        return found / max(length, 1)
 
     @property
     def _steps(self) -> Int64s:

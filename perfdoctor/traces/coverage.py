@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD, UNOBSERVED_RANK
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.recording.clock import NS_PER_S
@@ -10,7 +10,7 @@ from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.host import HostActivity
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import Trace
-from perfdoctor.traces.programs import computes_on_cpu
+from perfdoctor.traces.programs import computes_on_cpu, waits_for_unseen
 
 _STEADY = (
     "profile later steps: torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...) "
@@ -27,8 +27,11 @@ def why_silent(account: RankAccount) -> str:
         if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
             return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did is not known."
         shown = trace.devices or len(trace.calls) or trace.matching(profiler.ON_GPU, trace.host.name).any()
-        if shown and not computes_on_cpu(account):
+        known = computes_on_cpu(account) or account.shares.get(UNOBSERVED_RANK, 0.0) >= thresholds.MOSTLY
+        if shown and not known:
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
+        if waits_for_unseen(account):
+            return "The host waits for a device to read single numbers, and the trace holds nothing that a device did."
     if not len(trace.device) + len(trace.host) + len(trace.calls):
         return "The trace holds no event of a kind that torch.profiler writes: older profilers name none."
     if account.window.length < thresholds.SHORTEST_TRACE_NS:

@@ -45,3 +45,14 @@ def computes_on_cpu(account: RankAccount) -> bool:
     own = operators.own_time()
     on_cpu = trace.matching(profiler.ON_CPU, trace.host.name[operators.rows])
     return bool(on_cpu.any() and own[on_cpu].sum() >= thresholds.MOSTLY * own.sum())
+
+
+def waits_for_unseen(account: RankAccount) -> bool:
+    """Whether the host of a job without events of a device waits for one: it reads single numbers for long."""
+    trace, operators = account.trace, account.operators
+    if len(trace.device) or not len(operators):
+        return False
+    own = operators.own_time()
+    reads = trace.matching(profiler.READS_NUMBER, trace.host.name[operators.rows])
+    waits = reads & (own > thresholds.READS_AT_ONCE_NS)
+    return bool(own[waits].sum() >= thresholds.HOST_WAITS * account.window.length)

@@ -210,6 +210,9 @@ _TRACES = {
     "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity.": (
         "有 GPU，但 trace 中没有它的任何活动：请在记录时包含 GPU 活动。"
     ),
+    "The host waits for a device to read single numbers, and the trace holds nothing that a device did.": (
+        "主机在读取单个数值时等待某个设备，而 trace 中没有任何设备的活动。"
+    ),
     "The trace of process {} holds no whole step: neither a loader is asked for batches nor does an optimizer of "
     "PyTorch's step, nor a backward pass end, twice.": (
         "进程 {} 的 trace 中没有完整的训练步：没有两次向 DataLoader 请求批次，PyTorch 的优化器没有更新两次，"

@@ -103,6 +103,19 @@ def test_what_recurs_is_not_the_start_where_a_first_call_comes_right_before_it(t
     assert found["cpu.python_overhead"] == pytest.approx(18 / 60, abs=0.01)
 
 
+@pytest.mark.parametrize(("first", "cause"), [(True, "cpu.startup"), (False, "gpu.memory_pressure")])
+def test_a_call_before_the_first_kernel_sets_the_device_up(tmp_path: Path, *, first: bool, cause: str) -> None:
+    """A library's first call frees nothing and makes the driver load it; only a job that runs can lack memory."""
+    made = MadeTrace()
+    made.gpu()
+    made.launch("Memset (Device)" if first else GEMM, 0.0, 10.0, 12.0)
+    made.operator("aten::cudnn_convolution", 50.0, 200_040.0)
+    made.call("cudaFree", 100.0, 200_000.0)
+    for number in range(5):
+        made.launch(GEMM, 200_010.0 + number, 200_020.0 + number * 1000, 200_020.0 + (number + 1) * 1000)
+    assert shares(made, tmp_path)[cause] > 0.9
+
+
 def test_the_fastest_collectives_show_what_the_transfer_takes(tmp_path: Path) -> None:
     made = MadeTrace()
     made.gpu()

@@ -182,6 +182,28 @@ def test_operators_of_a_gpu_show_that_its_activity_was_not_recorded(
     assert ("record it with its GPU activity" in str(found)) is silent
 
 
+@pytest.mark.parametrize(("reading", "silent"), [(2000.0, True), (20.0, False)])
+def test_long_reads_of_single_numbers_show_a_device_that_was_not_recorded(
+    reading: float, silent: bool, tmp_path: Path
+) -> None:
+    """On the CPU a number is there at once; Metal's work is in no trace, and has to be done first."""
+    made = MadeTrace()
+    for number in range(4):
+        made.operator("aten::linear", number * 5000.0, number * 5000.0 + 900.0)
+        made.operator("aten::item", number * 5000.0 + 1000.0, number * 5000.0 + 1010.0 + reading)
+        made.operator("aten::_local_scalar_dense", number * 5000.0 + 1005.0, number * 5000.0 + 1005.0 + reading)
+    found = str(summarize(read_trace(made.write(tmp_path / "trace.json"))).silence)
+    assert ("waits for a device" in found) is silent
+
+
+def test_waiting_for_other_ranks_is_known_whatever_a_gpu_does_meanwhile(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    made.operator("gloo:recv", 0.0, 5000.0)
+    made.operator("aten::add_", 5000.0, 5500.0)
+    assert not summarize(read_trace(made.write(tmp_path / "trace.json"))).silence
+
+
 def test_events_without_a_kind_are_not_called_a_short_trace(tmp_path: Path) -> None:
     """As PyTorch's profiler wrote them before there was Kineto: names and threads only."""
     made = MadeTrace()

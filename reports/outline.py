@@ -113,7 +113,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
     # Where the time of a job goes says nothing of one that does not move.
     ranks = shown_ranks(diagnosis) if stuck is None else ()
     paths = ShortPaths(texts(diagnosis))
-    summary = paths.shorten(clean(verdict.summary))  # which names a file in full, and what follows does not
+    summary = paths.shorten(clean(worded(verdict.summary)))  # which names a file in full, and what follows does not
     unequal = verdict.cause if _is_unequal(verdict) else None
     titles = {finding.cause: finding_title(finding) for finding in diagnosis.findings}
     cards = tuple(

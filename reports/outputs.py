@@ -292,7 +292,7 @@ def conclude(diagnosis: Diagnosis, *, hint: Text = "") -> None:
         return
     with for_stream(sys.stderr):
         # Where the diagnosis stands on the same terminal already, the reason does too.
-        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else diagnosis.verdict.summary
+        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else worded(diagnosis.verdict.summary)
         raise PerfDoctorError(label("no_verdict", why=why), hint=worded(hint) or next_move(diagnosis))
 
 

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces as diagnose_in_no_words
+from perfdoctor.reports.language import language
+from perfdoctor.reports.outline import outline
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import measure_trace, summarize
 from perfdoctor.traces.reader import read_trace
@@ -209,3 +212,11 @@ def test_events_without_a_kind_are_not_called_a_short_trace(tmp_path: Path) -> N
     made = MadeTrace()
     made.events.append({"ph": "X", "name": "aten::conv2d", "pid": "CPU functions", "tid": 1, "ts": 1.0, "dur": 9e6})
     assert "of a kind" in str(summarize(read_trace(made.write(tmp_path / "trace.json"))).silence)
+
+
+def test_why_there_is_no_verdict_is_told_in_the_readers_language(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.operator("aten::cudnn_convolution", 0.0, 5000.0)
+    diagnosis = diagnose_in_no_words([read_trace(made.write(tmp_path / "trace.json"))])
+    with language("zh"):
+        assert outline(diagnosis).summary.startswith("有 GPU")

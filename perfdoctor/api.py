@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import os
 import sys
 import threading
@@ -83,7 +84,15 @@ class Diagnose:
             loop.leave()
 
     def __call__(self, function: F) -> F:
-        """Makes every call of a function one step."""
+        """Makes every call of a function one step; of a generator, from its first value asked for to its end."""
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def steps(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return (yield from function(*args, **kwargs))
+
+            return steps  # type: ignore[return-value]
 
         @functools.wraps(function)
         def step(*args: Any, **kwargs: Any) -> Any:

@@ -1,5 +1,8 @@
 """What ``diagnose()`` says where it cannot do what it is asked for."""
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+
 import pytest
 
 import perfdoctor.api as api
@@ -17,3 +20,17 @@ def test_files_that_nobody_will_write_are_named_once(monkeypatch: pytest.MonkeyP
 def test_who_is_not_watched_at_all_was_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_closed", "perfdoctor does not watch: nothing has imported torch.")
     api.diagnose(json="other.json")
+
+
+def test_a_generator_is_one_step_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    loop = SimpleNamespace(enter=lambda: seen.append("enter"), leave=lambda: seen.append("leave"))
+    monkeypatch.setattr(api, "_loop", loop)
+
+    @api.diagnose()
+    def losses() -> Iterator[int]:
+        seen.append("work")
+        yield 1
+
+    assert list(losses()) == [1]
+    assert seen == ["enter", "work", "leave"]

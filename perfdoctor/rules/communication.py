@@ -68,10 +68,14 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
 def _exchanges_besides(case: Case) -> bool:
     """Whether the script exchanges much itself, where DistributedDataParallel does so with the gradients.
 
-    That calls no collective in Python, but for a hook of the script's own.
+    That calls no collective in Python, but for a hook of the script's own; libraries that shard the model do.
     """
-    of_script = _way(case) == DDP and not _has_policy(case)
-    return of_script and _spent_by_hand(case) >= thresholds.MOSTLY * case.share(BANDWIDTH)
+    return _way(case) == DDP and not _has_policy(case) and _is_by_script(case, BANDWIDTH)
+
+
+def _is_by_script(case: Case, cause: str) -> bool:
+    """Whether most of an exchange is in collectives that are called in Python."""
+    return _spent_by_hand(case) >= thresholds.MOSTLY * case.share(cause)
 
 
 def _exchange_less(case: Case) -> Iterator[Advice]:
@@ -154,10 +158,12 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     yield from mend_transport(case)
     if case.settings.get("sync_batch_norm") == "yes":
         yield advise("communication.no_sync_batch_norm")
-    if way not in ("", "no") and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
+    if way not in ("", "no") and not (way == DDP and _is_by_script(case, LATENCY)):
         yield from _train_in_one_process(case)
+        if way == FULLY_SHARD:
+            yield advise("communication.large_buckets", way=way)
         yield _exchange_once(case) or advise("communication.fewer_rounds", way=case.loop or way)
-        if way in (DDP, FULLY_SHARD):
+        if way == DDP:
             yield advise("communication.large_buckets", way=way)
     else:
         yield advise("communication.send_as_one", share=case.share(LATENCY), size=small)
@@ -179,7 +185,7 @@ def _is_within_host(case: Case) -> bool:
 
 
 def _spent_by_hand(case: Case) -> float:
-    """The part of the time that collectives which the script itself calls take, without waits for ranks that are late.
+    """The part of the time that collectives which are called in Python take, without waits for ranks that are late.
 
     These may be in other collectives as well, so it is rather too little.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.knowledge.libraries import DEEPSPEED, SHARDED
+from perfdoctor.knowledge.libraries import DEEPSPEED, FULLY_SHARD, SHARDED
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.proposed import Gain, Proposed
 
@@ -21,6 +21,14 @@ def by_fewer_exchanges(fix: Proposed) -> Gain | None:
         return None
     part = OF_THREE if way in SHARDED else 1.0
     return fix.frees(0.5 * part, 0.75 * part, 0.75 * part)
+
+
+def by_larger_units(fix: Proposed) -> Gain | None:
+    """Half of the messages, where each unit that is sharded becomes twice as large.
+
+    How full DistributedDataParallel's buckets are is not known.
+    """
+    return fix.frees(0.0, 0.5, 0.5) if fix["way"] == FULLY_SHARD else None
 
 
 def by_smaller_groups(fix: Proposed) -> Gain:

@@ -143,6 +143,8 @@ GAINS: Mapping[str, Estimate] = {
     "communication.high_priority": estimates.value("share", 0.8),
     "communication.exchange_seldom": exchange_estimates.by_fewer_exchanges,
     "communication.exchange_once": exchange_estimates.by_fewer_exchanges,
+    "communication.fewer_rounds": exchange_estimates.by_fewer_exchanges,
+    "communication.large_buckets": exchange_estimates.by_larger_units,
     "communication.exchange_rarely": estimates.value("share", 0.0),
     "communication.gather_tensors": estimates.UP_TO_ALL,
     "communication.half_precision": estimates.HALF,

@@ -23,6 +23,15 @@ def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
     )
 
 
+def test_collectives_that_fully_shard_calls_are_not_the_scripts() -> None:
+    """It calls them in Python, as a script does; its units are what can be made larger."""
+    phases: dict[str, Any] = {"gradient sync": 0.5}
+    found = finding("communication.latency", share=0.5, settings={"parallel": "fully_shard"}, ranks=2, **phases)
+    assert found.fixes[0].title == "Exchange more at a time"
+    assert found.fixes[0].speedup_range == pytest.approx((1.0, 1.33), abs=0.01)
+    assert "Send many small tensors as one" not in titles(found)
+
+
 def test_what_the_script_exchanges_besides_ddp_is_no_gradient() -> None:
     settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo", "object_collectives": "yes"}
     by_hand: dict[str, Any] = {"gradient sync": 0.5}

@@ -43,7 +43,6 @@ exchange_policy      where it says in which numbers ranks exchange, or with whic
 trains_part          where the optimizer is given a part of the model, and nothing keeps gradients from the rest
 unused_pass          where a module is called whose gradients are cleared before its optimizer steps
 made_of_state        where the loop makes batches of what it changes itself
-loader_life          ``unknown`` where a loader without workers may be made anew for every few batches
 exchanges_again      the loop whose backward passes make one update and exchange gradients each
 updates_when         in which rounds of it the optimizer steps, where that is not behind it
 saves_when           in which rounds of a loop the job saves; so ``logs_when`` and ``evaluates_when``
@@ -75,7 +74,6 @@ from perfdoctor.knowledge.libraries import (
     FULLY_SHARD,
     GIVES_TYPES,
     HOLDS_BACK,
-    LOADERS,
     PADS_ALL,
     THREADS,
     UPDATES,
@@ -156,8 +154,6 @@ def read_code_settings(job: JobTimeline) -> Settings:
             found[name] = when
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
-    if _may_be_made_anew(job, found, pids):
-        found["loader_life"] = "unknown"
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):
@@ -226,16 +222,6 @@ def has_loader(job: JobTimeline, pids: set[int]) -> bool:
     if any(job.processes.workers_of(pid) for pid in pids):
         return True
     return any(in_loader(frame) for stack in set(_stacks(job, pids)) for frame in stack)
-
-
-def _may_be_made_anew(job: JobTimeline, found: Settings, pids: set[int]) -> bool:
-    """Whether the source, as far as it was read, leaves open how long a loader without workers lives.
-
-    It shows that where the loop which trains goes over one that is made beside it; libraries' loops keep theirs.
-    """
-    if found.get("loader") != "yes" or "loop" in found or any(job.processes.workers_of(pid) for pid in pids):
-        return False
-    return bool(job.source_lines) and not any(call.callee in LOADERS and call.used for call in job.source_calls)
 
 
 def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:

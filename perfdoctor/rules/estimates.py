@@ -9,7 +9,7 @@ from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
 from perfdoctor.rules.proposed import Estimate, Gain, Proposed
-from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, may_be_made_anew, plan_workers
+from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
 
 
 def known_part(part: float, least: float | None = None) -> Estimate:
@@ -201,9 +201,8 @@ def by_workers(fix: Proposed) -> Gain | None:
     low, high = fix.case.range_of(fix.cause)
     streamed = fix.case.settings.get("streamed") == "yes"
     # Without free cores a worker takes one from the arithmetic; what comes over a network may be all that it carries.
-    # And a stream of few shards keeps few workers busy, and a loader that is made for a few batches starts them anew.
-    open_ended = streamed or may_be_made_anew(fix.case)
-    known = low if plan.cores is not None and not fix.case.comes_over_network(fix.cause) and not open_ended else 0.0
+    # And a stream of few shards keeps few workers busy.
+    known = low if plan.cores is not None and not fix.case.comes_over_network(fix.cause) and not streamed else 0.0
     return Gain(min(known, max(0.0, 1 - plan.worst)), min(share, 1 - plan.pace), min(high, 1 - plan.best))
 
 

@@ -10,13 +10,7 @@ from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.helper_processes import depends_on_steps, helper_fixes
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.workers import (
-    freed_without_workers,
-    may_be_made_anew,
-    no_more_workers,
-    plan_workers,
-    worker_fixes,
-)
+from perfdoctor.rules.workers import freed_without_workers, no_more_workers, plan_workers, worker_fixes
 
 
 def _mostly_sampling(case: Case) -> bool:
@@ -45,9 +39,6 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     share, below = case.share(INPUT_PREPROCESSING), case.below.get(INPUT_PREPROCESSING, {})
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
-    keeps_all = _keeps_all(case, kind)
-    if keeps_all:
-        yield from _prepare_once(case, kind, arrow=arrow)
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     if case.asks_helpers and case.number("helpers_at_once") is not None:
         yield from helper_fixes(case, INPUT_PREPROCESSING)
@@ -77,7 +68,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         part=part,
         kind=kind,
     )
-    if kind != "text" and not depends_on_steps(case) and not keeps_all:
+    if kind != "text" and not depends_on_steps(case):
         yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)
@@ -90,13 +81,6 @@ def _open_once(case: Case) -> Iterator[Advice]:
     share = case.share(INPUT_PREPROCESSING) * sum(calls.values())
     if share >= thresholds.REPORTED_SHARE:
         yield advise("input.open_once", call=max(calls, key=lambda call: calls[call]), share=share)
-
-
-def _keeps_all(case: Case, kind: str) -> bool:
-    """Whether nothing is drawn in what prepares samples, which workers may not do any faster."""
-    same = (case.number("drawn_before") or 0.0) < thresholds.SHOWN_PART
-    rows = "dataset" in case.settings or kind == "text"
-    return may_be_made_anew(case) and same and not rows and not depends_on_steps(case)
 
 
 def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:

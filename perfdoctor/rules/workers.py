@@ -265,7 +265,6 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         streamed=case.settings.get("streamed") == "yes",
         tight=_lacking_memory(case, plan),
         shared=_little_shared_memory(case),
-        lasting=not may_be_made_anew(case),
     )
     return [replace(advice, other_loader=plan.beside > 0)]
 
@@ -284,11 +283,6 @@ def _take_over(case: Case, cause: str, plan: WorkerPlan) -> Advice:
         shared=_little_shared_memory(case),
         loader=case.may_have_loader,
     )
-
-
-def may_be_made_anew(case: Case) -> bool:
-    """Whether a loader without workers may live for few batches only: workers would be started for each."""
-    return case.settings.get("loader_life") == "unknown"
 
 
 def _should_pin(case: Case) -> bool:

@@ -28,7 +28,6 @@ NAMES = {
     "evaluates_when": "评估的条件",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
-    "loader_life": "DataLoader 存在多久",
     "made_of_state": "用循环自己改变的数据制作批次之处",
     "unused_pass": "无人使用的梯度",
     "trains_part": "只训练模型的一部分",

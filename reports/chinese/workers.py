@@ -3,11 +3,6 @@
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.chinese.phrases import fix, percent
 
-_MADE_ANEW = (
-    "。源代码没有显示这个 DataLoader 存在多久：请在循环之前把它和它的迭代器只创建一次。每隔几个批次就重新启动的"
-    " worker 进程，代价大于收益"
-)
-
 
 def more(
     *,
@@ -25,7 +20,6 @@ def more(
     streamed: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
-    lasting: bool,
 ) -> Fix:
     why = f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒"
     if useful < needed and cores is not None:
@@ -35,7 +29,6 @@ def more(
         why += f"：有 {needed} 个 worker 进程，训练进程就不用等待"
     why += f"。这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
     why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
-    why += "" if lasting else _MADE_ANEW
     title = _titled(f"使用 {useful} 个 worker 进程", threads)
     return fix(title, f"{why}{_beside_workers(threads, tight, shared)}。")
 

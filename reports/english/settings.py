@@ -28,7 +28,6 @@ NAMES = {
     "evaluates_when": "Evaluates when",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
-    "loader_life": "How long its loader lives",
     "made_of_state": "Makes batches of what its loop changes",
     "unused_pass": "Gradients nobody uses",
     "trains_part": "Trains a part of the model",

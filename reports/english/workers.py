@@ -14,12 +14,6 @@ def prepare(samples):  # the loader's collate_fn: what it does now, and then wha
     return prepared(torch.utils.data.default_collate(samples))"""
 
 
-_MADE_ANEW = (
-    ". The source does not show how long this loader lives: make it and its iterator once, before the loop. Workers"
-    " that are started for every few batches cost more than they save"
-)
-
-
 def more(
     *,
     now: int,
@@ -36,7 +30,6 @@ def more(
     streamed: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
-    lasting: bool,
 ) -> Fix:
     why = f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s"
     if useful < needed and cores is not None:
@@ -46,7 +39,6 @@ def more(
         why += f": with {counted(needed, 'worker')} the trainer would not wait"
     why += f". Now it has {now or 'none'}"
     why += f" in this loader; the {beside} there are serve another" if beside else ""
-    why += "" if lasting else _MADE_ANEW
     change = f"DataLoader(..., {_options(useful, pin=pin)})"
     if threads is None and divides and cores is None:
         fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
-from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop, SourceRounds, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceRounds, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
 from perfdoctor.timeline.code_location import locate
 from tests.builders import jobs
@@ -361,18 +361,6 @@ def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told
     stacks = jobs.stacks(TRAINER, draws, (Frame("/job/train.py", "main", 42), model))
     job = jobs.timeline([*jobs.process(TRAINER), *stacks, SourceState("/job/train.py", line, line)])
     assert read_code_settings(job).get("made_of_state") == told
-
-
-@pytest.mark.parametrize(("used", "workers", "told"), [(None, 0, "unknown"), (True, 0, None), (None, 1, None)])
-def test_how_long_a_loader_without_workers_lives_is_known_where_the_source_shows_that(
-    used: bool | None, workers: int, told: str | None
-) -> None:
-    fetch = Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700)
-    call = SourceCall("/job/train.py", 9, "loader = DataLoader(rows)", "DataLoader", "main", used)
-    line = SourceLine("/job/train.py", 40, "for batch in loader:", changed=False)
-    worker = [*jobs.process(8, parent=TRAINER), *jobs.thread(8, 8, name="pt_data_worker")] if workers else []
-    samples = [*jobs.process(TRAINER), *jobs.stacks(TRAINER, (Frame("/job/train.py", "main", 40), fetch)), *worker]
-    assert read_code_settings(jobs.timeline([*samples, call, line])).get("loader_life") == told
 
 
 def test_where_a_loader_makes_most_of_the_batches_they_are_not_made_of_what_the_loop_changes() -> None:

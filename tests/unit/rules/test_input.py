@@ -453,21 +453,6 @@ def test_what_follows_from_steps_before_is_prepared_by_nobody_ahead(seen: dict[s
     assert not any("loader worker" in fix.title for fix in worded_fixes(found))
 
 
-@pytest.mark.parametrize(
-    ("seen", "drawn"), [({}, 0.0), ({"loader_life": "unknown"}, 0.0), ({"loader_life": "unknown"}, 0.9)]
-)
-def test_a_loader_that_may_be_made_anew_is_not_promised_workers(seen: dict[str, str], drawn: float) -> None:
-    """One per client or per few batches: workers that are started for each took twice the time of none."""
-    numbers = {"job_cores": 1.0, "drawn_before": drawn}
-    found = first(job(0.4, 0, numbers=numbers, settings={"cores": 16.0, **seen}))
-    fixes = [(fix.title, fix.speedup_range) for fix in worded_fixes(found)]
-    at, (_, known) = next((at, fix) for at, fix in enumerate(fixes) if fix[0] == "Use 1 loader worker")
-    kept_first = "Do the part that never changes once" in [title for title, _ in fixes[:at]]
-    assert known is not None
-    assert (known[0] > 1.2) is not bool(seen)
-    assert kept_first is (bool(seen) and not drawn)
-
-
 def test_cores_are_said_to_be_short_only_where_they_are() -> None:
     """Otherwise a worker would not help since so little of the input comes from a loader."""
     for cores, said in ((1.0, True), (8.0, False)):

@@ -45,6 +45,9 @@ _DATA = {
     "datasets splits a stream by its shards: stream.num_shards has to be {} or more, by more files": (
         "datasets 按分片划分数据流：stream.num_shards 至少要有 {}，可用更多文件"
     ),
+    "Make the loader once, before the loop: workers that start anew for every few batches cost more than they save.": (
+        "在循环之前只创建一次 DataLoader：每隔几个批次就重新启动的 worker 进程，代价大于收益。"
+    ),
     "An IterableDataset must split its data by torch.utils.data.get_worker_info() first.": (
         "IterableDataset 必须先用 torch.utils.data.get_worker_info() 划分数据。"
     ),

@@ -12,6 +12,9 @@ class Batches(torch.utils.data.Dataset):
 _COLLATE = """\
 def prepare(samples):  # the loader's collate_fn: what it does now, and then what the loop does with the batch
     return prepared(torch.utils.data.default_collate(samples))"""
+_FIRST_WORKERS = """
+# Make the loader once, before the loop: workers that start anew for every few batches cost more than they save.
+# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."""
 
 
 def more(
@@ -44,9 +47,7 @@ def more(
         fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
         change += f"\ntorch.set_num_threads({fewer})  # leaves the workers their cores"
     also_why, also = _beside_workers(threads, tight, shared)
-    divided = (
-        "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first." if now == 0 else ""
-    )
+    divided = _FIRST_WORKERS if now == 0 else ""
     if streamed:
         divided = (
             f"\n# datasets splits a stream by its shards: stream.num_shards has to be {useful} or more, by more files"

@@ -45,6 +45,7 @@ _DATA = {
     "datasets splits a stream by its shards: stream.num_shards has to be {} or more, by more files": (
         "datasets 按分片划分数据流：stream.num_shards 至少要有 {}，可用更多文件"
     ),
+    "unless a step takes all of the data already": "除非每一步已经用上全部数据",
     "Make the loader once, before the loop: workers that start anew for every few batches cost more than they save.": (
         "在循环之前只创建一次 DataLoader：每隔几个批次就重新启动的 worker 进程，代价大于收益。"
     ),
@@ -157,7 +158,7 @@ _PYTHON = {
     "step() in place of optimizer.step()": "用 step() 代替 optimizer.step()",
     "learning rates as tensors, or each new one compiles it again: {}": "学习率用张量，否则每次改变都会重新编译：{}",
     "a folder that stays": "一个会保留的文件夹",
-    "and check that the loss still falls as before": "并检查损失是否仍像以前一样下降",
+    "Check that the loss still falls as before.": "请检查损失是否仍像以前一样下降。",
     "once: what is made of data that stays the same": "只做一次：由不变的数据得到的内容",
     "images, plots and metrics are rarely needed at each step": "图像、曲线和指标很少需要每一步都有",
     "pool = ProcessPoolExecutor(1): what the step need not wait for": (

@@ -312,7 +312,7 @@ def larger_batch(*, loader: bool) -> Fix:
     return Fix(
         "Use a larger batch",
         "The number of calls per step stays the same while each computes more.",
-        f"{twice_the_batch(loader)}  # and check that the loss still falls as before",
+        f"{twice_the_batch(loader)}\n# Check that the loss still falls as before.",
     )
 
 

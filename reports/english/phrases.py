@@ -46,7 +46,9 @@ def exports(variables: tuple[tuple[str, str], ...]) -> str:
 
 def twice_the_batch(loader: bool) -> str:
     """The change that doubles the batch, in a loader if the job may have one."""
-    return "DataLoader(..., batch_size=2 * batch_size)" if loader else "batch_size = 2 * batch_size"
+    if loader:
+        return "DataLoader(..., batch_size=2 * batch_size)"
+    return "batch_size = 2 * batch_size  # unless a step takes all of the data already"
 
 
 def blocks_run_again(again: float, used: float | None, memory: str, *, full: bool) -> str:

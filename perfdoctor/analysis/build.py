@@ -21,6 +21,7 @@ from perfdoctor.rules.verdict import (
     imbalance,
     late_shares,
     most_confidence,
+    ordinary_causes,
     share_ranges,
     straggler,
     surest,
@@ -54,11 +55,15 @@ def build(
     findings, broken = find(case)
     if missing is not None:
         findings = []  # where nobody trains there is no step that a cause could cost time
-    first = missing or decide(case.shares, accounts, level, late_ranks_explained=late_ranks_explained)
+    ordinary = ordinary_causes(findings, level)
+    first = missing or decide(
+        case.shares, accounts, level, ordinary=ordinary, late_ranks_explained=late_ranks_explained
+    )
     if isinstance(first, NoVerdict):
         verdict = Verdict(None, None, 0.0, 0.0, 1.0, first.straggler_rank, level, first.summary, first)
     else:
-        verdict = _verdict(first, case, accounts, findings, level)
+        sure = float(min(agreement(accounts, first, level, ordinary), most_confidence(case, first, level)))
+        verdict = _verdict(first, case, accounts, findings, level, sure)
     # The verdict's finding comes first, then other bottlenecks, then what is none, each by its share.
     findings.sort(key=lambda found: (found.cause != verdict.cause, CAUSES[found.cause].healthy, -found.share))
     return Diagnosis(__version__, verdict, _breakdown(case), tuple(findings), not_examined=tuple(broken))
@@ -84,7 +89,9 @@ def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
     )
 
 
-def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequence[Finding], level: str) -> Verdict:
+def _verdict(
+    cause: str, case: Case, accounts: Sequence[Account], findings: Sequence[Finding], level: str, sure: float
+) -> Verdict:
     """The verdict that names a cause, as its finding says it."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     late = straggler(accounts, cause)
@@ -96,7 +103,6 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         promised = freed(sum(case.late.values())) if late is not None or by_turns else 1.0
         if by_turns:
             summary = say("verdict.changing_ranks", slowdown=promised)
-    sure = float(min(agreement(accounts, cause, level), most_confidence(case, cause, level)))
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,

@@ -449,6 +449,9 @@ MIN_SHARE = Threshold(
 MIN_PYTHON_OVERHEAD = Threshold(
     0.22, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
+MIN_ORDINARY_OVERHEAD = Threshold(
+    0.3, "fraction of wall time", "measured: up to 0.25 in sound jobs of small models that strangers wrote"
+)
 MIN_CONTENTION = Threshold(
     0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from perfdoctor.causes import (
     SYNCHRONIZATION,
     UNATTRIBUTED,
 )
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Advice, Finding, NoVerdict, Why
 from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.messages import say
 from perfdoctor.metrics.statistics import with_replacement
@@ -36,7 +36,12 @@ _SEED = 20  # any: the same recording gives the same diagnosis
 
 
 def decide(
-    by_share: Mapping[str, float], accounts: Sequence[Account], level: str, *, late_ranks_explained: bool = True
+    by_share: Mapping[str, float],
+    accounts: Sequence[Account],
+    level: str,
+    *,
+    ordinary: Collection[str] = (),
+    late_ranks_explained: bool = True,
 ) -> str | NoVerdict:
     """The cause to name, or why none can be named.
 
@@ -44,10 +49,11 @@ def decide(
         by_share: cause to fraction of wall time.
         accounts: of the trainers.
         level: what they rest on.
+        ordinary: as for ``first_cause``.
         late_ranks_explained: whether it is known what a rank does for which others wait.
     """
     late = late_shares(accounts)
-    cause = first_cause(by_share, late, level)
+    cause = first_cause(by_share, late, level, ordinary)
     if not late_ranks_explained and (rank := straggler(accounts, UNATTRIBUTED)) is not None:
         costs = 0.0 if cause is None or CAUSES[cause].healthy else by_share.get(cause, 0.0)
         if cause is None or late.get(UNATTRIBUTED, 0.0) >= max(thresholds.MIN_SHARE, costs):
@@ -57,7 +63,12 @@ def decide(
     return cause or NoVerdict(Why.UNATTRIBUTED, say("verdict.unattributed"))
 
 
-def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None = None, level: str = "") -> str | None:
+def first_cause(
+    by_share: Mapping[str, float],
+    late: Mapping[str, float] | None = None,
+    level: str = "",
+    ordinary: Collection[str] = (),
+) -> str | None:
     """The cause that a verdict names; None if what is known does not suffice.
 
     Args:
@@ -65,6 +76,7 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
         late: of that, what ranks waited for in other ones. A rank with more of what is no bottleneck than others holds
             them back as one with a bottleneck would.
         level: what the shares rest on.
+        ordinary: causes of which there is nothing to change but what would be in any job (``ordinary_causes``).
     """
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     known = {cause: share for cause, share in by_share.items() if cause != UNATTRIBUTED}
@@ -72,7 +84,7 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     large = {
         cause: share
         for cause, share in known.items()
-        if not CAUSES[cause].healthy and share >= _minimum(cause, on_gpu=on_gpu)
+        if not CAUSES[cause].healthy and share >= _minimum(cause, on_gpu=on_gpu, ordinary=cause in ordinary)
     }
     if STARTUP in large:  # so much of it says that the steps which follow are not in what was seen
         return STARTUP
@@ -99,13 +111,35 @@ def imbalance(late: Mapping[str, float]) -> float:
     return sum(share for cause, share in late.items() if CAUSES[cause].healthy or cause == PYTHON_OVERHEAD)
 
 
-def _minimum(cause: str, *, on_gpu: bool) -> float:
+def _minimum(cause: str, *, on_gpu: bool, ordinary: bool) -> float:
     """The fraction of wall time from which a cause can be the bottleneck.
 
     Every job that trains on the CPU has some of those of the host; beside a GPU only what leaves that idle counts.
     """
     minimum = CAUSES[cause].minimum
-    return min(minimum, thresholds.MIN_SHARE) if on_gpu and cause.startswith("cpu.") and cause != STARTUP else minimum
+    if on_gpu and cause.startswith("cpu.") and cause != STARTUP:
+        return min(minimum, thresholds.MIN_SHARE)
+    return max(minimum, thresholds.MIN_ORDINARY_OVERHEAD) if ordinary else minimum
+
+
+# What is advised to any model that is not compiled.
+_FOR_ANY_MODEL = frozenset(("interpreter.compile_model", "interpreter.larger_batch"))
+
+
+def ordinary_causes(findings: Iterable[Finding], level: str) -> frozenset[str]:
+    """Python overhead where all that could be changed is the calls which the model's own operators take.
+
+    Small models that are sound spend up to a quarter of their time on those. A trace shows what it counts as such.
+    """
+    if level == TRACED:
+        return frozenset()
+    return frozenset(
+        one.cause for one in findings if one.cause == PYTHON_OVERHEAD and _FOR_ANY_MODEL.issuperset(_changes(one))
+    )
+
+
+def _changes(found: Finding) -> Iterator[str]:
+    return (fix.message.id if isinstance(fix, Advice) else "" for fix in found.fixes)
 
 
 def _largest(large: Mapping[str, float], level: str) -> str:
@@ -157,7 +191,7 @@ def gpu_use_is_read(case: Case) -> bool:
     return case.number("gpu_busy") is not None
 
 
-def agreement(accounts: Sequence[Account], cause: str, level: str) -> float:
+def agreement(accounts: Sequence[Account], cause: str, level: str, ordinary: Collection[str] = ()) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
@@ -166,6 +200,7 @@ def agreement(accounts: Sequence[Account], cause: str, level: str) -> float:
         accounts: of the trainers.
         cause: the one that comes first over all of the time.
         level: what they rest on.
+        ordinary: as for ``first_cause``.
     """
     parts = summed_by_block(account.by_block() for account in accounts)
     if len(parts) < 2:
@@ -175,7 +210,10 @@ def agreement(accounts: Sequence[Account], cause: str, level: str) -> float:
     weights = _weights(list(parts.values()))
     drawn = _drawn(list(parts.values()), weights)
     drawn_late = _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
-    return sum(first_cause(*shares, level) == cause for shares in zip(drawn, drawn_late, strict=True)) / RESAMPLES
+    return (
+        sum(first_cause(*shares, level, ordinary) == cause for shares in zip(drawn, drawn_late, strict=True))
+        / RESAMPLES
+    )
 
 
 def surest(steps: int) -> float:

@@ -4,9 +4,16 @@ import pytest
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import Share
-from perfdoctor.diagnosis import OUTSIDE, Evidence
+from perfdoctor.diagnosis import OUTSIDE, Advice, Evidence, Finding, advise
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.verdict import agreement, first_cause, late_rank, most_confidence, straggler
+from perfdoctor.rules.verdict import (
+    agreement,
+    first_cause,
+    late_rank,
+    most_confidence,
+    ordinary_causes,
+    straggler,
+)
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 
@@ -32,6 +39,24 @@ def test_first_cause(shares: dict[str, float], cause: str | None) -> None:
 def test_beside_a_gpu_only_what_leaves_it_idle_counts_as_the_hosts() -> None:
     assert first_cause({"cpu.gil_contention": 0.11, "cpu.model_compute": 0.89}) == "cpu.model_compute"
     assert first_cause({"cpu.gil_contention": 0.11, "gpu.compute": 0.89}) == "cpu.gil_contention"
+
+
+CALLING = advise("interpreter.compile_model", sharded=False, recurrent=False)
+
+
+@pytest.mark.parametrize(
+    ("fixes", "share", "cause"),
+    [
+        ((CALLING, advise("interpreter.larger_batch", loader=True)), 0.25, "cpu.model_compute"),
+        ((CALLING, advise("interpreter.larger_batch", loader=True)), 0.35, "cpu.python_overhead"),
+        ((CALLING, advise("interpreter.without_loop", line="train.py:5 loss", share=0.2)), 0.25, "cpu.python_overhead"),
+    ],
+)
+def test_the_calls_of_any_small_model_are_no_bottleneck(fixes: tuple[Advice, ...], share: float, cause: str) -> None:
+    """Unless they take more than sound jobs need, or something besides could be changed."""
+    found = Finding("cpu.python_overhead", share, "medium", 1.1, "", fixes=fixes)
+    ordinary = ordinary_causes([found], OUTSIDE)
+    assert first_cause({"cpu.model_compute": 1 - share, "cpu.python_overhead": share}, ordinary=ordinary) == cause
 
 
 def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:

@@ -133,6 +133,10 @@ SAVING = (
     meaning(r"torch/serialization\.py", "save _save _legacy_save", "saving"),
     # torch.distributed.checkpoint (DCP)
     meaning(r"torch/distributed/checkpoint/.*\.py", "", "saving"),
+    # ZeroRedundancyOptimizer.consolidate_state_dict, FSDP.optim_state_dict and what FSDP does in a model's state_dict()
+    meaning(r"torch/distributed/optim/zero_redundancy_optimizer\.py", "consolidate_state_dict", "saving"),
+    meaning(r"torch/distributed/fsdp/_optim_utils\.py", "_optim_state_dict", "saving"),
+    meaning(r"torch/distributed/fsdp/_state_dict_utils\.py", "_pre_state_dict_hook _post_state_dict_hook", "saving"),
     # safetensors.torch
     meaning(r"safetensors/torch\.py", "save_file save save_model", "saving"),
     # Lightning's ModelCheckpoint and Trainer.save_checkpoint
@@ -300,6 +304,8 @@ CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "RNNCell": "RNN"}
 ONLY_WAITING = (
     # threading.Condition.wait, Thread.join, Event.wait, Lock
     meaning(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", ""),
+    # multiprocessing.Lock, Semaphore … as they are entered, Condition and Event
+    meaning(r"multiprocessing/synchronize\.py", "__enter__ wait wait_for", ""),
     # multiprocessing.connection: polls of pipes and processes
     meaning(r"multiprocessing/connection\.py", "_poll wait poll accept", ""),
     meaning(r"multiprocessing/(?:popen_fork|popen_spawn_posix|popen_forkserver)\.py", "poll wait", ""),

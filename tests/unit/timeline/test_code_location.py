@@ -57,6 +57,25 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
             "compile",
         ),
         ([MAIN, Frame(f"{TORCH}/serialization.py", "save", 900)], "saving", ""),
+        # What an optimizer or a model that is spread over ranks gathers for a checkpoint is none of the step.
+        (
+            [
+                MAIN,
+                Frame(f"{TORCH}/distributed/optim/zero_redundancy_optimizer.py", "consolidate_state_dict", 564),
+                Frame(f"{TORCH}/distributed/distributed_c10d.py", "broadcast", 2900),
+            ],
+            "saving",
+            "",
+        ),
+        (
+            [
+                MAIN,
+                Frame(f"{TORCH}/distributed/fsdp/_state_dict_utils.py", "_pre_state_dict_hook", 760),
+                Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_gather_into_tensor", 4000),
+            ],
+            "saving",
+            "",
+        ),
         # Compressing is the larger part of saving arrays; below a dataset it is the dataset's.
         ([MAIN, SAVEZ, Frame(f"{PYTHON}/zipfile.py", "_ZipWriteFile.write", 1140)], "saving", ""),
         ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), SAVEZ], "data", "fetch"),
@@ -129,6 +148,15 @@ def test_waiting_frames() -> None:
     received = locate([MAIN, Frame(f"{PYTHON}/multiprocessing/connection.py", "Connection._recv", 395)])
     assert received.waits
     assert not received.only_waits
+
+
+def test_a_thread_that_runs_does_not_take_a_lock() -> None:
+    """Stacks are sampled less often than states: the lock that a process took before would have its work."""
+    locks = f"{PYTHON}/multiprocessing/synchronize.py"
+    taken, given_back = (locate([MAIN, Frame(locks, name, 94)]) for name in ("SemLock.__enter__", "SemLock.__exit__"))
+    assert taken.waits
+    assert taken.only_waits
+    assert not given_back.only_waits
 
 
 def test_hooks_of_diagnose_are_nobodys_line() -> None:

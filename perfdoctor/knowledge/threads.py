@@ -23,9 +23,10 @@ EXCHANGES = ("gloo", "pt_gloo")
 COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
 # They are torch's, a driver's or a communication library's own, and no part of the intra-op thread pool, whose threads
 # bear the name of the thread that created them; torch 2.4 called that pt_main_thread. In lower case.
-NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl")
+# TensorPipe's carry torch.distributed.rpc's messages, and look at their queues without end (its busy_polling_loop.h).
+NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl", "tp_")
 # torch's own among a trainer's threads, which prepare no input.
-NOT_INPUT = ("pt_gloo", "pt_autograd")
+NOT_INPUT = ("pt_gloo", "pt_autograd", "TP_")
 # It carries out the backward pass on an accelerator, one for each device, while the main thread sleeps in autograd's
 # engine (torch/csrc/autograd/engine.cpp; named since 2.4).
 AUTOGRAD = "pt_autograd"

@@ -124,6 +124,7 @@ def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_takes_something(
     [
         ("python", "python", True),
         ("python", "pt_nccl_watchdg", False),
+        ("python", "TP_SHM_reactor", False),
         ("python", "NCCL Progress 0", False),
         # torch 2.4 renamed the main thread, from which those of the pool have their names.
         ("pt_main_thread", "pt_main_thread", True),

@@ -84,6 +84,11 @@ PASSES_WITHOUT_TRAINING = Threshold(
     "times the median of samples between two of training",
     "numbers of samples between two of a kind are geometric: 7 means, 10 medians, in one case of 1,000 (exp(-7))",
 )
+PASSES_OF_STEPS = Threshold(
+    3.0,
+    "times the median of samples of passes in a step that has any",
+    "judgement: slow steps are seen in about as many of them each, and an evaluation has more batches than one",
+)
 SEEMINGLY_IDLE_CORES = Threshold(
     0.2, "cores", "measured: perfdoctor's own use, and the coarse clock of other processes' times"
 )

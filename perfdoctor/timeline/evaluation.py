@@ -84,9 +84,12 @@ def evaluation_spans(
     gaps = list(_between_training(series, stacks, locations))
     if len(gaps) < thresholds.FEWEST_PASSES:
         return []
-    usual = max(1.0, float(np.median([len(gap.passes) for gap in gaps])))
-    most = thresholds.PASSES_WITHOUT_TRAINING * usual
-    ordinary = Counter(place for gap in gaps if len(gap.passes) <= 2 * usual for place in gap.passes)
+    seen = [len(gap.passes) for gap in gaps]
+    usual = max(1.0, float(np.median(seen)))
+    # Of steps that last long each has one such gap, with many passes, and none between its samples of training.
+    of_step = float(np.median([count for count in seen if count] or [0]))
+    most = max(thresholds.PASSES_WITHOUT_TRAINING * usual, thresholds.PASSES_OF_STEPS * of_step)
+    ordinary = Counter(place for gap in gaps if len(gap.passes) <= max(2 * usual, of_step) for place in gap.passes)
     trains_at = {place for place, count in ordinary.items() if count >= thresholds.REGULAR_CALL * ordinary.total()}
     # The first and the last may be parts of an evaluation.
     fetches_at = {place for gap in gaps[1:-1] if len(gap.passes) <= most for place in gap.fetches}

@@ -82,6 +82,15 @@ def test_many_passes_between_two_samples_of_training_are_an_evaluation() -> None
     assert share(*[*usual, (main(21), BACKWARD)]) == 0
 
 
+def test_the_passes_of_steps_that_take_seconds_are_none() -> None:
+    """Each step is seen at many lines of its forward pass, and its backward pass again and again with none between."""
+    passes = [(main(20), MODULE, layer) for layer in (LAYER, NORM)]
+    training = [(main(21), BACKWARD), (main(21), BACKWARD, PARAMETERS)] * 3
+    step = [*passes * 6, *training]
+    assert share((main(19), LOADER), *step, *step, (main(18), LOADER), *step, *step) == 0
+    assert 0.3 < share(*step * 5, *passes * 30, *step * 5) < 0.6
+
+
 def test_passes_at_lines_that_only_act_are_none() -> None:
     """A rollout before each block of training, by a method that training calls too."""
     acts = [(main(11), called("act", 5), MODULE, layer) for layer in (LAYER, NORM)] * 20

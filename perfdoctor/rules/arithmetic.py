@@ -97,7 +97,7 @@ def _keep_memory(case: Case) -> Iterator[Advice]:
     part = (case.number("fresh_memory") or 0.0) - (case.mean_of("own_copying") or 0.0)
     preloaded = case.variable("LD_PRELOAD") or ""
     keeps = any(name in preloaded for name in ALLOCATORS) or any(map(case.variable, KEEP_FREED_MEMORY))
-    if part >= thresholds.MIN_SHARE and not keeps:
+    if without_neighbours(case, part) >= thresholds.MIN_SHARE and not keeps:
         yield advise("arithmetic.keep_memory", part=part, variables=tuple(KEEP_FREED_MEMORY.items()))
 
 

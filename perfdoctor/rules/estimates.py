@@ -144,7 +144,7 @@ def without_recomputing(fix: Proposed) -> Gain:
     Measured on two transformers: stacks were in passes that run again for 0.20 and 0.23 of the time, and 0.34 and 0.29
     went.
     """
-    again = fix["again"]
+    again = fix.worked(fix["again"])
     return Gain(0.0 if fix["full"] else again, 1.2 * again, 1.7 * again)
 
 
@@ -153,8 +153,10 @@ def by_freezing(fix: Proposed) -> Gain | None:
 
     Of one that took half of the time three quarters went (measured, convolutions with a linear layer that is trained).
     """
-    backward = fix["backward"]
-    return None if backward is None else Gain(0.0, 0.75 * backward, backward)
+    if fix["backward"] is None:
+        return None
+    backward = fix.worked(fix["backward"])
+    return Gain(0.0, 0.75 * backward, backward)
 
 
 def without_gradients(fix: Proposed) -> Gain | None:
@@ -165,7 +167,7 @@ def without_gradients(fix: Proposed) -> Gain | None:
     forward = fix.case.phase("forward") + fix.case.phase("loss")
     if fix["part"] is None or not forward:
         return None
-    backward = min(1.0, fix["part"] / forward) * fix.case.phase("backward")
+    backward = min(1.0, fix["part"] / forward) * fix.worked(fix.case.phase("backward"))
     return Gain(backward / 2, backward, 1.5 * backward)
 
 
@@ -189,7 +191,7 @@ def by_fewer_evaluations(fix: Proposed) -> Gain:
     evaluating = fix.case.mean_of("own_evaluating")
     if evaluating > 1 - thresholds.MIN_SHARE:
         return passes
-    whole = rarer * max(fix.share, evaluating)
+    whole = rarer * max(fix.share, fix.worked(evaluating))
     return Gain(passes.least, whole, max(passes.most, whole))
 
 
@@ -279,18 +281,19 @@ def by_fused_update(fix: Proposed) -> Gain | None:
     known = [part for part in parts if part is not None]
     calls = sum(known) / max(1, len(known))
     if fix.case.settings.get("update") == ADAM and not fix.case.uses_gpu:
-        arithmetic = max(0.0, fix["share"] - calls)
+        arithmetic = max(0.0, fix.worked(fix["share"]) - calls)
         return Gain(
             0.56 * arithmetic + 0.3 * calls,
             0.75 * arithmetic + 0.5 * calls,
             0.88 * arithmetic + 0.8 * calls,
         )
-    return Gain(calls / 2, calls, max(calls, fix["share"])) if known else None
+    return Gain(calls / 2, calls, max(calls, fix.worked(fix["share"]))) if known else None
 
 
 def by_sparse_gradients(fix: Proposed) -> Gain:
     """The update of rows that no batch touches: how large tables are beside the rest of the model is not known."""
-    return Gain(0.0, fix["share"] / 2, fix["share"])
+    share = fix.worked(fix["share"])
+    return Gain(0.0, share / 2, share)
 
 
 def by_no_call(fix: Proposed) -> Gain:

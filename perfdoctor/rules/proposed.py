@@ -9,6 +9,7 @@ from typing import Any
 from perfdoctor.causes import CAUSES, KERNEL_LAUNCH
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.neighbours import with_queueing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ class Proposed:
     def share(self) -> float:
         """Fraction of the wall time that went into the cause."""
         return self.case.share(self.cause)
+
+    def worked(self, part: float) -> float:
+        """A part of the wall time that holds its queueing for cores, without that.
+
+        So are phases, and activities that are told by where a thread is. ``with_gain`` adds the queueing of all work.
+        """
+        return part / with_queueing(self.case, self.cause)
 
     def frees(self, least: float, likely: float, most: float) -> Gain:
         """Parts of the cause, each of the share that sampling would have shown at least and at most."""

@@ -8,6 +8,7 @@ from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
+from perfdoctor.rules.optimizer import update_share
 from perfdoctor.rules.proposed import Estimate, Gain, Proposed
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
 
@@ -88,9 +89,16 @@ def of_sequence(fix: Proposed) -> Gain:
 
 
 def by_larger_batch(fix: Proposed) -> Gain:
-    """Half of the calls per sample; not of those in loops that may go over the samples."""
+    """Half of the calls per sample, but of those in loops that may go over the samples; and half of each update.
+
+    How long an optimizer computes depends on the parameters only.
+    """
     part = max(0.0, 1 - sum(one.part for one in _loops(fix.case, fix.cause) if not one.carries)) / 2
-    return fix.frees_calls(part, part)
+    gain = fix.frees_calls(part, part)
+    if fix.cause == KERNEL_LAUNCH or fix.case.uses_gpu:
+        return gain
+    update = max(0.0, fix.worked(update_share(fix.case)) - _calls_of_update(fix.case)) / 2
+    return Gain(gain.least, gain.likely + update, gain.most + update)
 
 
 def by_graphs(fix: Proposed) -> Gain:
@@ -277,9 +285,7 @@ def by_fused_update(fix: Proposed) -> Gain | None:
     """
     if fix.cause == KERNEL_LAUNCH:
         return _of_phases(fix, fix["share"], 0.5, 0.85)
-    parts = [trainer.number("own_updating") for trainer in fix.case.trainers]
-    known = [part for part in parts if part is not None]
-    calls = sum(known) / max(1, len(known))
+    calls = _calls_of_update(fix.case)
     if fix.case.settings.get("update") == ADAM and not fix.case.uses_gpu:
         arithmetic = max(0.0, fix.worked(fix["share"]) - calls)
         return Gain(
@@ -287,7 +293,15 @@ def by_fused_update(fix: Proposed) -> Gain | None:
             0.75 * arithmetic + 0.5 * calls,
             0.88 * arithmetic + 0.8 * calls,
         )
+    known = any(trainer.number("own_updating") is not None for trainer in fix.case.trainers)
     return Gain(calls / 2, calls, max(calls, fix.worked(fix["share"]))) if known else None
+
+
+def _calls_of_update(case: Case) -> float:
+    """What the operators that an optimizer calls take besides what they compute; 0 where that is not known."""
+    parts = [trainer.number("own_updating") for trainer in case.trainers]
+    known = [part for part in parts if part is not None]
+    return sum(known) / max(1, len(known))
 
 
 def by_sparse_gradients(fix: Proposed) -> Gain:

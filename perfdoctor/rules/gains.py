@@ -197,16 +197,12 @@ GAINS: Mapping[str, Estimate] = {
     "health.leave_host": estimates.part_value("stolen"),
 }
 
-# Of these the ones after which a step takes more samples than before, or more passes to one update: what they bring
-# shows in samples per second, and not in how long a step takes.
-CHANGES_STEP = frozenset(
-    {
-        "interpreter.several_at_once",
-        "interpreter.larger_batch",
-        "helpers.step_together",
-        "communication.exchange_seldom",
-        "gpu.larger_batch",
-        "gpu_idle.larger_batch",
-        "tensor_parallel.larger_batch",
-    }
+# Of these the ones that are a choice of what is trained, not only of how.
+LARGER_BATCH = frozenset(
+    ("interpreter.larger_batch", "gpu.larger_batch", "gpu_idle.larger_batch", "tensor_parallel.larger_batch")
 )
+# And the ones after which a step takes more samples than before, or more passes to one update: what they bring shows
+# in samples per second, and not in how long a step takes.
+CHANGES_STEP = LARGER_BATCH | {
+    "interpreter.several_at_once", "helpers.step_together", "communication.exchange_seldom"
+}  # fmt: skip

@@ -13,7 +13,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.results.edits import more_rarely
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.gains import freed, with_gain
+from perfdoctor.rules.gains import LARGER_BATCH, freed, with_gain
 from perfdoctor.rules.neighbours import without_neighbours
 from perfdoctor.rules.workers import supply_floor
 
@@ -170,9 +170,17 @@ def unset(case: Case, name: str, why: Message) -> list[Advice]:
 
 
 def by_gain(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
-    """The fixes with those of a predicted speed-up in its order; the others keep their places."""
-    ranked = iter(sorted((fix for fix in fixes if fix.predicted_speedup), key=_expected, reverse=True))
+    """The fixes with those of a predicted speed-up in its order; the others keep their places.
+
+    A larger batch, which may train otherwise, comes last of them.
+    """
+    known = sorted((fix for fix in fixes if fix.predicted_speedup), key=_expected, reverse=True)
+    ranked = iter(sorted(known, key=_trains_otherwise))
     return tuple(next(ranked) if fix.predicted_speedup else fix for fix in fixes)
+
+
+def _trains_otherwise(fix: Fix | Advice) -> bool:
+    return isinstance(fix, Advice) and fix.message.id in LARGER_BATCH
 
 
 def _expected(fix: Fix | Advice) -> float:

@@ -46,6 +46,9 @@ _DATA = {
         "datasets 按分片划分数据流：stream.num_shards 至少要有 {}，可用更多文件"
     ),
     "unless a step takes all of the data already": "除非每一步已经用上全部数据",
+    "A checkpoint from before restores its own setting, so after load_state_dict:": (
+        "以前的检查点会恢复它自己的设置，因此在 load_state_dict 之后："
+    ),
     "Make the loader once, before the loop: workers that start anew for every few batches cost more than they save.": (
         "在循环之前只创建一次 DataLoader：每隔几个批次就重新启动的 worker 进程，代价大于收益。"
     ),

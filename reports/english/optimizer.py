@@ -4,6 +4,13 @@ from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent
 
 
+# ``Optimizer.load_state_dict`` takes all settings of its groups from the checkpoint.
+_RESTORED = """
+# A checkpoint from before restores its own setting, so after load_state_dict:
+for group in optimizer.param_groups:
+    group["fused"] = True"""
+
+
 def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     made = "AdamW" if update == "Adam" else update
     change = (
@@ -15,7 +22,7 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     return Fix(
         "Update all parameters in one call",
         f"The optimizer takes {percent(share)} of the time; unless set otherwise, it runs {now}.",
-        change + ("  # Adam takes it too" if made == "AdamW" and not trainer else ""),
+        change + ("  # Adam takes it too" if made == "AdamW" and not trainer else "") + ("" if trainer else _RESTORED),
     )
 
 

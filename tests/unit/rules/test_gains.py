@@ -176,6 +176,13 @@ def test_an_optimizers_calls_go_and_its_arithmetic_may() -> None:
     assert fix.speedup_range == pytest.approx((1 / 0.9, 1 / 0.7))
 
 
+def test_an_update_is_for_all_samples_of_a_batch() -> None:
+    """Twice the batch needs half as many updates, whatever else they compute."""
+    fix = fixes_of(case_of(PYTHON, 0.2, updating=0.1, optimizer=0.5), PYTHON)["Use a larger batch"]
+    assert fix.speedup_range is not None
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.1 - 0.2))
+
+
 def test_what_sampling_leaves_open_is_in_the_range() -> None:
     cause = "cpu.worker_startup"
     fix = fixes_of(replace(case_of(cause, 0.4), ranges={cause: (0.3, 0.5)}), cause)["Keep the workers between epochs"]

@@ -68,6 +68,8 @@ USES: tuple[Use, ...] = (
         "object_collectives", "yes", r"torch/distributed/distributed_c10d\.py",
         "all_gather_object gather_object broadcast_object_list scatter_object_list send_object_list recv_object_list",
     ),
+    # torch.distributed.rpc: functions that another process runs, of a parameter server for instance
+    _use("remote_calls", "yes", r"torch/distributed/rpc/(?:api|rref_proxy)\.py"),
     # torch.nn.SyncBatchNorm
     _use("sync_batch_norm", "yes", r"torch/nn/modules/_functions\.py"),
     # torch.optim's three ways

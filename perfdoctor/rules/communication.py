@@ -211,7 +211,28 @@ def _find_late_rank(case: Case) -> Iterator[Advice]:
     yield advise("late_ranks.find_late_rank", share=share, world=len(case.trainers), traced=traced)
 
 
+def _calls_remotely(case: Case) -> bool:
+    """Whether ranks ask each other to run functions, and share no model in a way that exchanges anything."""
+    return case.settings.get("remote_calls") == "yes" and _way(case) in ("", "no")
+
+
+def _call_less(case: Case) -> Iterator[Advice]:
+    yield from mend_transport(case)
+    yield advise("communication.one_call", line=case.hot_line(LATENCY) or case.hot_line(BANDWIDTH))
+
+
 COMMUNICATION_RULES = (
+    *(
+        Rule(
+            cause,
+            say("communication.remote_calls"),
+            ("received", "loopback", "sent", "bytes_per_packet", "trainer_switches"),
+            _call_less,
+            say("communication.remote_calls_refuted"),
+            applies=_calls_remotely,
+        )
+        for cause in (BANDWIDTH, LATENCY)
+    ),
     Rule(
         BANDWIDTH,
         say("communication.besides_gradients"),

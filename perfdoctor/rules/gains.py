@@ -156,6 +156,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.gather_once": estimates.known_part(exchange_estimates.OF_THREE, least=0.0),
     "communication.use_ddp": estimates.UP_TO_ALL,
     "communication.send_as_one": estimates.UP_TO_ALL,
+    "communication.one_call": estimates.UP_TO_ALL,
     "communication.use_buckets": estimates.UP_TO_ALL,
     "communication.no_data_parallel": estimates.UP_TO_ALL,
     "tensor_parallel.smaller_groups": exchange_estimates.by_smaller_groups,

@@ -45,6 +45,7 @@ NAMES = {
     "tensor_parallel": "张量并行",
     "embeddings": "使用嵌入表",
     "object_collectives": "交换序列化的对象",
+    "remote_calls": "让其他进程执行函数（RPC）",
     "sync_batch_norm": "同步批归一化",
     "backend": "集合通信的后端",
     "optimizer": "优化器的运行方式",

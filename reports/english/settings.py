@@ -46,6 +46,7 @@ NAMES = {
     "sync_batch_norm": "Synchronised batch norm",
     "embeddings": "Looks up embeddings",
     "object_collectives": "Exchanges pickled objects",
+    "remote_calls": "Has functions run by other processes (RPC)",
     "backend": "Collective backend",
     "optimizer": "How the optimizer runs",
     "loop": "Whose training loop it is",

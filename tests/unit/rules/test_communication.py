@@ -32,6 +32,14 @@ def test_collectives_that_fully_shard_calls_are_not_the_scripts() -> None:
     assert "Send many small tensors as one" not in titles(found)
 
 
+@pytest.mark.parametrize("cause", ["communication.latency", "communication.bandwidth"])
+def test_calls_of_another_process_are_no_collectives(cause: str) -> None:
+    """A parameter server is asked by torch.distributed.rpc: nobody calls all_reduce, and no gradients are shared."""
+    found = finding(cause, share=0.5, settings={"parallel": "no", "remote_calls": "yes"}, ranks=2)
+    assert titles(found) == ["Ask for many tensors in one call"]
+    assert "all_reduce" not in (found.fixes[0].change or "")
+
+
 def test_what_the_script_exchanges_besides_ddp_is_no_gradient() -> None:
     settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo", "object_collectives": "yes"}
     by_hand: dict[str, Any] = {"gradient sync": 0.5}

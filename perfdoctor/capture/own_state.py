@@ -6,7 +6,7 @@ A replay buffer is such: each round adds to it, or sets the priorities by which 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from perfdoctor.capture.own_loops import WRITES
 from perfdoctor.recording.own_source import SourceState
@@ -17,7 +17,7 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 
 
 def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
-    """Assignments and calls in loops that are made of, or are given, what is changed in the same loop.
+    """Assignments and calls in loops that are made of, or are given, what is changed in the same loop, and the changes.
 
     A loop changes what it calls a method of with arguments and without use for the result (``buffer.push(item)``), and
     what it sets items of. What is made anew in each round is none of that, nor what is imported.
@@ -38,15 +38,21 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
             (path, node) for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
         ]
         changed, filled = ({path for path, node in some} - made for some in (changes, filter(_fills, changes)))
-        for node in (node for node in inside if isinstance(node, ast.stmt)):
-            if _is_made_of(node, changed) or _is_given(node, filled):
-                found.add(SourceState(file, node.lineno, node.end_lineno or node.lineno))
+        statements = [node for node in inside if isinstance(node, ast.stmt)]
+        made_of = [node for node in statements if _is_made_of(node, changed) or _is_given(node, filled)]
+        used = {path for node in made_of for path in changed & _names(node)}
+        made_of += [node for node in statements if any(_changed(one) in used for one in (node, *_targets(node)))]
+        found |= {SourceState(file, node.lineno, node.end_lineno or node.lineno) for node in made_of}
     return sorted(found)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
+
+
+def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else ()
 
 
 def _gets_a_value(node: ast.AST) -> bool:
@@ -95,6 +101,6 @@ def _path(node: ast.expr) -> str:
     return ast.unparse(node) if isinstance(below, ast.Name) else ""
 
 
-def _names(value: ast.expr) -> set[str]:
+def _names(value: ast.AST) -> set[str]:
     """The variables and attributes of which an expression is made."""
     return {_path(node) for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute)} - {""}

@@ -17,13 +17,13 @@ def found(body: str) -> list[int]:
 @pytest.mark.parametrize(
     ("body", "lines"),
     [
-        ("buffer.push(item)\nbatch = buffer.sample(256)", [2]),
-        ("batch = buffer.sample(256)\nbuffer.update(batch, errors)", [1]),
-        ("memory.append(item)\nbatch = random.sample(memory, 32)", [2]),
-        ("memory[at % size] = item\nbatch = [memory[one] for one in picked]", [2]),
-        ("self.replay.add(item)\nbatch: list = self.replay.draw()", [2]),
-        ("memory.append(item)\nagent.learn(memory)", [2]),
-        ("self.memory.append(item)\nlearn(agent, memory=self.memory)", [2]),
+        ("buffer.push(item)\nbatch = buffer.sample(256)", [1, 2]),
+        ("batch = buffer.sample(256)\nbuffer.update(batch, errors)", [1, 2]),
+        ("memory.append(item)\nbatch = random.sample(memory, 32)", [1, 2]),
+        ("memory[at % size] = item\nbatch = [memory[one] for one in picked]", [1, 2]),
+        ("self.replay.add(item)\nbatch: list = self.replay.draw()", [1, 2]),
+        ("memory.append(item)\nagent.learn(memory)", [1, 2]),
+        ("self.memory.append(item)\nlearn(agent, memory=self.memory)", [1, 2]),
         # Nothing of it is changed, it is made anew in each round, or a module's.
         ("batch = buffer.sample(256)\nlosses.append(loss)", []),
         ("parts = list(rows)\nparts.append(row)\nbatch = stack(parts)", []),
@@ -49,4 +49,4 @@ def test_a_loop_in_another_one_may_change_it() -> None:
                 batch = replay.sample(64)
         """
     )
-    assert [(one.line, one.last_line) for one in find_stateful("job.py", parse(source))] == [(6, 6)]
+    assert [(one.line, one.last_line) for one in find_stateful("job.py", parse(source))] == [(5, 5), (6, 6)]

@@ -18,7 +18,7 @@ from perfdoctor.analysis.own_lines import (
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.share import SLEEP
-from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
+from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double
@@ -30,9 +30,11 @@ from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, by_function, named_calls, without_torch
+from perfdoctor.metrics.own_detours import find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
+from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.timeline.amounts import Amounts
@@ -96,6 +98,9 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         done_afterwards=done_afterwards(accounts),
         hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
         outside_torch=outside_torch(accounts),
+        detours=find_costly(
+            job.stacks, job.recording.rows(SourceDetour), own, 1 - together.fractions().get(CONTENTION, 0.0)
+        ),
         exchanged_besides=read_exchanges(job.stacks).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),

@@ -156,6 +156,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
         RecursionError: it has expressions of thousands of terms.
     """
     from perfdoctor.capture.own_calls import find_calls
+    from perfdoctor.capture.own_detours import find_detours
     from perfdoctor.capture.own_draws import find_draws
     from perfdoctor.capture.own_loops import find_loops
     from perfdoctor.capture.own_read_outs import find_read_outs
@@ -168,6 +169,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     yield from find_stateful(file, tree)
     yield from find_read_outs(file, tree)
     yield from find_rounds(file, tree, lines)
+    yield from find_detours(file, tree, lines)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

@@ -136,7 +136,33 @@ class SourceReadOut(NamedTuple):
     last_line: int
 
 
-OwnSource = SourceLine | SourceCall | SourceLoop | SourceDraw | SourceReadOut | SourceRounds | SourceState
+class SourceDetour(NamedTuple):
+    """Statements of the job's own that do again what was done before, or more than is used.
+
+    Attributes:
+        file: as stacks name it.
+        line: their first, from 1.
+        last_line: their last.
+        way: which detour it is, as ``knowledge.detours`` has them.
+        kept: what stays, as it is written there: what is joined anew, the table, the layer, what is made again.
+        new: what is added to it, or given to it.
+        put: how and where the result is put; "" where that needs no saying.
+        function: that they are written in, as frames name it, without its class.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    way: str
+    kept: str
+    new: str
+    put: str
+    function: str
+
+
+OwnSource = (
+    SourceLine | SourceCall | SourceLoop | SourceDraw | SourceReadOut | SourceRounds | SourceState | SourceDetour
+)
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
 

@@ -8,6 +8,7 @@ from perfdoctor.causes import NETWORK_READ
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.metrics.own_loops import CostlyLoop
 
 # The phases in which the model computes.
@@ -85,6 +86,7 @@ class Case:
         done_afterwards: functions that compute below the model's passes: ``(line, fraction of the wall time)``.
         hooks: lines of functions that torch calls in the middle of a pass, and that only read something out.
         outside_torch: functions that mostly run in Python's interpreter or in libraries other than torch, likewise.
+        detours: what the job's own source does again or for nothing, that with most of the time first.
         exchanged_besides: lines that call collectives outside of the model's passes: ``(line, fraction of the time)``.
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
@@ -111,6 +113,7 @@ class Case:
     done_afterwards: tuple[tuple[str, float], ...] = ()
     hooks: tuple[str, ...] = ()
     outside_torch: tuple[tuple[str, float], ...] = ()
+    detours: tuple[CostlyDetour, ...] = ()
     exchanged_besides: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfdoctor.causes import INPUT_CAUSES, KERNEL_LAUNCH, MODEL_COMPUTE, NO_TENSOR_CORES, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.detours import Freed
 from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.metrics.own_loops import CostlyLoop
@@ -139,6 +140,21 @@ def of_functions(fix: Proposed) -> Gain | None:
 def value(name: str, least: float = 1.0) -> Estimate:
     """A fraction of the wall time that the advice itself says, or at least a part of it."""
     return lambda fix: Gain(least * fix[name], fix[name], fix[name])
+
+
+def without_detour(freed: Freed) -> Estimate:
+    """What lines of the job's own take that do something again or for nothing, and what of other passes goes with it.
+
+    Of the backward pass no more goes than it takes.
+    """
+
+    def estimate(fix: Proposed) -> Gain:
+        share = fix["share"]
+        most = share + fix.case.phase("backward") if freed.backward else 1.0
+        least, likely, at_most = (min(times * share, most) for times in (freed.least, freed.likely, freed.most))
+        return Gain(least, likely, at_most)
+
+    return estimate
 
 
 def without_checkpoints(fix: Proposed) -> Gain:

@@ -13,6 +13,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.results.edits import more_rarely
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.detours import without_detours
 from perfdoctor.rules.gains import LARGER_BATCH, freed, with_gain
 from perfdoctor.rules.neighbours import without_neighbours
 from perfdoctor.rules.workers import supply_floor
@@ -84,7 +85,7 @@ class Rule:
 
     def _with_gains(self, case: Case) -> Iterator[Fix | Advice]:
         left = self.left(case) if self.left else None
-        for fix in self.fixes(case):
+        for fix in without_detours(self.fixes(case), case, self.cause):
             yield with_gain(fix, case, self.cause, left) if isinstance(fix, Advice) else fix
 
     def _evidence(self, case: Case) -> Iterator[Evidence]:

@@ -23,6 +23,23 @@ _DATA = {
     "None in __init__: each worker opens its own, at its first sample": (
         "在 __init__ 中设为 None：每个 worker 在取第一个样本时打开自己的"
     ),
+    "before: {} is made once, of its whole size, and {} = 0": "在此之前：只创建一次完整大小的 {}，并设 {} = 0",
+    "parts = [] at first; and torch.cat(parts) once, where all of it is needed": (
+        "最初 parts = []；在需要全部数据的地方只调用一次 torch.cat(parts)"
+    ),
+    "or, where it is read each time and needs no gradients: made once, of the size that it will have": (
+        "或者，如果每次都要读取且不需要梯度：只创建一次，大小为最终的大小"
+    ),
+    "there is {} so far": "到目前为止的数据是 {}",
+    "in place of one_hot and the product": "代替 one_hot 和乘法",
+    "in place of both": "代替两次反向传播",
+    "at the top of the file": "写在文件开头",
+    "in place of the call": "代替这次调用",
+    "the first time": "第一次",
+    "of arrays": "元素是数组时",
+    "of tensors: {}; of numbers, keep all of them in one tensor and index that": (
+        "元素是张量时：{}；元素是数字时，把它们全部放在一个张量里，再按下标取"
+    ),
     "as now": "和现在一样",
     "of transformers: {}": "transformers 的写法：{}",
     "padded nowhere yet": "这里还不填充",

@@ -24,6 +24,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "places": (("/data/train.bin", "/data/images"),),
     "line": ("train.py:12 step",),
     "when": ("", "(step + 1) % 4 == 0"),
+    "pieces": (
+        (("self.keys", "batch", "[at]"), ("self.ages", "torch.zeros(len(batch))", "[at]")),
+        (("kept", "torch.arange(n)", ""),),
+    ),
     "layer": ("LSTM", "GRU"),
     "update": ("Adam", "SGD"),
     "lines": (("train.py:12 step",),),

@@ -2,6 +2,7 @@
 
 from perfdoctor.diagnosis import Evidence, Finding
 from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
@@ -26,6 +27,7 @@ def finding(
     afterwards: tuple[tuple[str, float], ...] = (),
     outside: tuple[tuple[str, float], ...] = (),
     exchanged: tuple[tuple[str, float], ...] = (),
+    detours: tuple[CostlyDetour, ...] = (),
     late: float = 0.0,
     **phases: float,
 ) -> Finding:
@@ -44,6 +46,7 @@ def finding(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
         neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside, exchanged_besides=exchanged,
+        detours=detours,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

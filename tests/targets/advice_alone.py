@@ -7,6 +7,7 @@ Prints a JSON object: the check's name to "" or, where it failed, the traceback.
 
 import ast
 import contextlib
+import copy
 import gc
 import importlib
 import inspect
@@ -850,6 +851,71 @@ def what_the_step_need_not_wait_for_runs_in_a_process_of_its_own() -> None:
     exec(code, names)
     assert names["done"].result(60) != os.getpid()
     names["pool"].shutdown()
+
+
+@check
+def what_is_kept_is_written_over_where_it_is_oldest() -> None:
+    owner, ring = types.SimpleNamespace(keys=torch.zeros(7), written=0), [[0.0] * 7]
+    for first in range(0, 30, 3):
+        batch = torch.arange(float(first), first + 3)
+        run("detours.joined_cut", {"self": owner, "batch": batch}, pieces=(("self.keys", "batch", "[at]"),))
+        ring.append((ring[-1] + batch.tolist())[-7:])
+        assert sorted(owner.keys.tolist()) == sorted(ring[-1])
+
+
+@check
+def what_grows_is_written_behind_what_there_is() -> None:
+    kept, used, parts = torch.zeros(2, 9), 0, []
+    for number in range(3):
+        names = {"kept": kept, "used": used, "parts": parts, "new": torch.full((2, 3), float(number))}
+        used = run("detours.joined", names, pieces=(("kept", "new", "[:, at]"),))["used"]
+    assert used == 9
+    assert torch.equal(kept, torch.cat(parts, 1))
+
+
+@check
+def detours_and_what_is_in_their_place_compute_the_same() -> None:
+    table, tokens = torch.randn(5, 3, requires_grad=True), torch.randint(0, 5, (2, 4))
+    product = torch.nn.functional.one_hot(tokens, 5).float() @ table
+    assert torch.equal(
+        last_value("detours.one_hot", {"table": table, "n": tokens}, pieces=(("table", "n", ""),)), product
+    )
+    (table**2).sum().backward(retain_graph=True)
+    table.sum().backward()
+    twice, table.grad = table.grad, None
+    run("detours.two_passes", {"table": table}, pieces=(("(table**2).sum()", "table.sum()", ""),))
+    assert torch.equal(table.grad, twice)
+    head, x = torch.nn.Linear(3, 4), torch.randn(2, 6, 3)
+    late = last_value("detours.indexed_late", {"head": head, "x": x}, pieces=(("head", "x[:, -1]", ""),))
+    assert torch.allclose(late, head(x)[:, -1])
+    rows = [numpy.full(3, number, numpy.float32) for number in range(4)]
+    made = run("detours.listed", {"rows": rows}, pieces=(("torch.tensor", "[row for row in rows]", ""),))
+    assert torch.equal(eval(advice("detours.listed", pieces=(("torch.tensor", "[row for row in rows]", ""),)), made),
+                       torch.tensor(numpy.array(rows)))  # fmt: skip
+
+
+@check
+def a_mask_is_made_once_for_each_length() -> None:
+    first, *rest = advice("detours.made_again", pieces=(("torch.triu(torch.ones(n, n))", "n", "mask"),)).split("\n")
+    names: dict[str, Any] = {"torch": torch}
+    exec(first, names)
+    masks = []
+    for length in (3, 4, 3):
+        exec("\n".join(rest), {**names, "n": length}, kept := {})
+        masks.append(kept["mask"])
+    assert masks[0] is masks[2]
+    assert [len(mask) for mask in masks] == [3, 4, 3]
+
+
+@check
+def a_model_is_copied_into_the_copy_that_there_is() -> None:
+    model, kept = small_model(), None
+    for seed in range(3):
+        model.load_state_dict(small_model(seed).state_dict())
+        before, names = kept, {"model": model, "kept": kept, "copy": copy}
+        kept = run("detours.copied", names, pieces=(("kept", "model", ""),))["kept"]
+        assert before is None or kept is before
+        assert all(map(torch.equal, kept.parameters(), model.parameters()))
 
 
 @check

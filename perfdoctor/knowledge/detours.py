@@ -1,0 +1,67 @@
+"""Calls of libraries that do again what was done before, or more than is used; by their last names."""
+
+from typing import NamedTuple
+
+# Which detour a statement makes: what is kept is joined anew, cut to its length or growing; a table is multiplied by
+# ones and zeros; two backward passes go through one graph; a layer computes what is then left out; the same is made in
+# each step; a model is copied as a new object; arrays go into a tensor one number after the other.
+JOINED_CUT, JOINED, ONE_HOT, TWO_PASSES, INDEXED_LATE, MADE_AGAIN, COPIED, LISTED = (
+    "joined_cut", "joined", "one_hot", "two_passes", "indexed_late", "made_again", "copied", "listed",
+)  # fmt: skip
+# What makes one tensor or array of several, all of them copied, without a further dimension.
+JOINS = frozenset(("cat", "concat", "concatenate", "hstack", "vstack", "append"))
+# Of these the ones that join along the dimension that comes second.
+JOINS_SECOND = frozenset(("hstack",))
+JOINING_PACKAGES = frozenset(("torch", "numpy", "jax"))
+# How the dimension along which something is joined is called.
+DIMENSION = ("dim", "axis")
+# A one for each index and zeros for all others, what makes numbers of another kind of it, and its product with a table.
+ONES_OF_INDEX = frozenset(("one_hot",))
+CONVERTS = frozenset(("float", "double", "half", "bfloat16", "to", "type", "type_as"))
+PRODUCTS = frozenset(("matmul", "mm"))
+# Layers that do to each position by itself what they do, and how a class is given them.
+BY_POSITION = frozenset(("Linear",))
+# What makes a tensor of nothing but numbers, or of a tensor that was made so.
+MAKES = frozenset((
+    "arange", "linspace", "eye", "full", "ones", "zeros", "triu", "tril", "tril_indices", "triu_indices", "meshgrid",
+    "outer", "cartesian_prod", "combinations", "hann_window", "hamming_window", "generate_square_subsequent_mask",
+))  # fmt: skip
+# What of a tensor is no data: it says only how large it is, and where.
+SHAPES = frozenset(("shape", "device", "dtype", "ndim"))
+SHAPE_CALLS = frozenset(("size", "dim", "len", "numel", "int", "min", "max"))
+# What makes a tensor of a list's numbers, each by itself.
+MAKES_OF_LIST = frozenset(("tensor", "as_tensor", "FloatTensor", "LongTensor", "Tensor"))
+# Copies an object with all that it holds; and what of torch then works below it.
+COPIES = frozenset(("deepcopy",))
+COPIES_TENSORS = "__deepcopy__"
+
+
+class Freed(NamedTuple):
+    """What goes where a detour is not made, in times of what its lines take themselves.
+
+    Attributes:
+        least: at least.
+        likely: what to expect.
+        most: at most.
+        backward: what goes beyond that is of the backward pass.
+    """
+
+    least: float
+    likely: float
+    most: float
+    backward: bool = False
+
+
+# Of a layer and of a product the backward pass goes as well: it computes twice what the forward pass does, or as much
+# where one of the factors is given. Joining also fetches fresh memory, which other lines then find cold: where 0.23 of
+# the work was there, 0.23 and 0.32 went. Of two passes the second one is what may go.
+FREED = {
+    JOINED_CUT: Freed(0.8, 1.1, 1.4),
+    JOINED: Freed(0.5, 1.0, 1.0),
+    ONE_HOT: Freed(0.8, 1.5, 2.0, backward=True),
+    TWO_PASSES: Freed(0.0, 0.5, 0.6),
+    INDEXED_LATE: Freed(0.5, 2.0, 3.0, backward=True),
+    MADE_AGAIN: Freed(0.8, 1.0, 1.0),
+    COPIED: Freed(0.5, 0.9, 1.0),
+    LISTED: Freed(0.0, 0.8, 1.0),
+}

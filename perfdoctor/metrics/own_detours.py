@@ -1,0 +1,121 @@
+"""How much of the time lies in what the job's own source does again, or for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perfdoctor.causes import CAUSES, INPUT_PREPROCESSING, KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.detours import COPIED, COPIES_TENSORS, JOINED_CUT
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.own_source import SourceDetour
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.stacks import Stacks
+
+# Causes that are work of the trainer's own, in which it is known at which lines it is done.
+_WORK = (PYTHON_OVERHEAD, MODEL_COMPUTE, INPUT_PREPROCESSING, KERNEL_LAUNCH)
+
+
+class Piece(NamedTuple):
+    """One of the statements of a detour, as ``SourceDetour`` has it."""
+
+    kept: str
+    new: str
+    put: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyDetour:
+    """A detour that a function of the job's own makes in some statements, and that a part of the time lies in.
+
+    Attributes:
+        way: which one it is, as ``knowledge.detours`` has them.
+        line: its costliest statement, as ``lines`` of a case have them.
+        lines: the innermost lines of the job's own in it, what it calls included.
+        pieces: its statements, the costliest first.
+        share: fraction of the wall time.
+        cause: in which most of that lies.
+    """
+
+    way: str
+    line: str
+    lines: frozenset[str]
+    pieces: tuple[Piece, ...]
+    share: float
+    cause: str
+
+
+class _Seen:
+    """What main threads did in one detour of one function."""
+
+    def __init__(self) -> None:
+        self.lines = Amounts[str]()
+        self.statements = Amounts[SourceDetour]()
+        self.copying = 0.0
+
+    def is_one(self, way: str) -> bool:
+        """Whether it is what its source looks like: what is copied holds tensors."""
+        return way != COPIED or self.copying >= thresholds.SHOWN_PART * self.lines.total
+
+
+def find_costly(
+    stacks: Stacks, detours: Collection[SourceDetour], own: Mapping[str, Mapping[str, float]], at_work: float
+) -> tuple[CostlyDetour, ...]:
+    """The detours that take enough of the time to be reported, the costliest first.
+
+    Args:
+        stacks: the job's.
+        detours: in its source.
+        own: the lines of each cause, ``"file.py:12 function"`` to seconds; they have the backward pass at other ones.
+        at_work: the fraction of the wall time in which main threads do not queue for a core; they do at any line.
+    """
+    spent = stacks.spent_ns()
+    if not detours or not spent.total:
+        return ()
+    seen: dict[tuple[str, str, str], _Seen] = {}
+    for number, amount_ns in spent.items():
+        line, frames = stacks.locations[number].line, stacks.frames[number]
+        copying = any(frame.simple_name == COPIES_TENSORS for frame in frames)
+        for one, frame in _at(frames, detours):
+            place = seen.setdefault((one.way, one.file, frame.function), _Seen())
+            place.lines[line] += amount_ns
+            place.statements[one] += amount_ns
+            place.copying += amount_ns * copying
+    found = []
+    for (way, file, function), place in seen.items():
+        share = at_work * place.lines.total / spent.total
+        if share >= thresholds.REPORTED_SHARE and place.is_one(way):
+            statements = sorted(place.statements, key=lambda one: -place.statements[one])
+            if way == JOINED_CUT:  # what is kept in step, short as its joining may be
+                name = function.rpartition(".")[2]
+                statements += [one for one in detours if (one.way, one.file, one.function) == (way, file, name)]
+            pieces = dict.fromkeys(Piece(one.kept, one.new, one.put) for one in statements)
+            line, lines = f"{file}:{statements[0].line} {function}", frozenset(place.lines)
+            found.append(CostlyDetour(way, line, lines, tuple(pieces), share, _cause_of(lines, own)))
+    return tuple(sorted(found, key=lambda one: -one.share))
+
+
+def _cause_of(lines: Collection[str], own: Mapping[str, Mapping[str, float]]) -> str:
+    """The cause that time at some lines is in: one that is no fault only where next to nothing of it is in another.
+
+    Where none is known, as of the lines of a backward pass, it is the one that most of all time is in.
+    """
+    there = Amounts({cause: sum(own.get(cause, {}).get(line, 0.0) for line in lines) for cause in _WORK})
+    everywhere = Amounts({cause: sum(own.get(cause, {}).values()) for cause in _WORK})
+    faults = [cause for cause in _WORK if not CAUSES[cause].healthy]
+    found = max(faults, key=lambda cause: there[cause])
+    if there.total and there[found] >= thresholds.NAMED_LOOP * there.total:
+        return found
+    return max(_WORK, key=lambda cause: (there if there.total else everywhere)[cause])
+
+
+def _at(frames: Iterable[Frame], detours: Iterable[SourceDetour]) -> Iterable[tuple[SourceDetour, Frame]]:
+    """The detours that a stack is in."""
+    for one in detours:
+        frame = next(
+            (some for some in frames if some.file == one.file and one.line <= some.line <= one.last_line), None
+        )
+        if frame is not None:
+            yield one, frame

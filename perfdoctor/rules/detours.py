@@ -1,0 +1,54 @@
+"""What the job's own source does again, or for nothing: a better way, in its own words."""
+
+from collections.abc import Iterable, Iterator
+
+import perfdoctor.knowledge.detours as detours
+from perfdoctor.diagnosis import Advice, Fix, advise
+from perfdoctor.metrics.own_code import owner_of
+from perfdoctor.metrics.own_detours import CostlyDetour
+from perfdoctor.rules.case import Case
+
+# Advice about a line or a loop that is right where nothing better is known of it.
+_ABOUT_LINES = (
+    "interpreter.compute_rarely", "interpreter.cheaper_python", "interpreter.more_rarely", "interpreter.without_loop",
+    "input.cheaper",
+)  # fmt: skip
+
+
+def without_detours(fixes: Iterable[Fix | Advice], case: Case, cause: str) -> Iterator[Fix | Advice]:
+    """Some fixes of a cause, and before them what its detours are to be replaced by, in the place of vaguer words."""
+    yield from (_advice(one) for one in case.detours if one.cause == cause)
+    lines = {line for one in case.detours for line in one.lines}
+    # All that is done in functions which a detour calls goes with it.
+    functions = {owner_of(line) for one in case.detours for line in one.lines if owner_of(line) != owner_of(one.line)}
+    for fix in fixes:
+        named = _named(fix) if isinstance(fix, Advice) and fix.message.id in _ABOUT_LINES else frozenset()
+        if not named or not all(line in lines or owner_of(line) in functions for line in named):
+            yield fix
+
+
+def _advice(one: CostlyDetour) -> Advice:
+    line, share, pieces = one.line, one.share, one.pieces
+    match one.way:
+        case detours.JOINED_CUT:
+            return advise("detours.joined_cut", line=line, share=share, pieces=pieces)
+        case detours.JOINED:
+            return advise("detours.joined", line=line, share=share, pieces=pieces)
+        case detours.ONE_HOT:
+            return advise("detours.one_hot", line=line, share=share, pieces=pieces)
+        case detours.TWO_PASSES:
+            return advise("detours.two_passes", line=line, share=share, pieces=pieces)
+        case detours.INDEXED_LATE:
+            return advise("detours.indexed_late", line=line, share=share, pieces=pieces)
+        case detours.MADE_AGAIN:
+            return advise("detours.made_again", line=line, share=share, pieces=pieces)
+        case detours.COPIED:
+            return advise("detours.copied", line=line, share=share, pieces=pieces)
+        case _:
+            return advise("detours.listed", line=line, share=share, pieces=pieces)
+
+
+def _named(fix: Advice) -> frozenset[str]:
+    """The lines that advice is about."""
+    values = dict(fix.message.values)
+    return frozenset((*values.get("lines", ()), *filter(None, [values.get("line")])))

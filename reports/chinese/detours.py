@@ -1,0 +1,73 @@
+"""What the job's own source does again, or for nothing, and what it says itself of a better way."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.chinese.phrases import fix, percent
+
+# Of each statement what stays, what is new, and how the result is put.
+_Pieces = tuple[tuple[str, str, str], ...]
+
+
+def _and(texts: list[str]) -> str:
+    return "、".join(dict.fromkeys(texts))
+
+
+def joined_cut(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 把新数据就地写入 {_and([one for one, _, _ in pieces])}",
+        f"{percent(share)} 的时间花在那里：每次只为添加一点数据，就要重新拼接并复制全部已保存的数据。"
+        "新数据每次都必须放进去：只创建一次完整大小的张量，把新数据写到最旧数据的位置。之后它的起点可以在任意位置，"
+        "对于读取全部数据或从中采样的代码没有区别。",
+    )
+
+
+def joined(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"不要在 {line} 每次重新拼接 {_and([one for one, _, _ in pieces])}",
+        f"{percent(share)} 的时间花在那里：每次只为添加一点数据，就要复制已有的全部数据，而且越长越慢。",
+    )
+
+
+def one_hot(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 直接查表取行，而不是乘以由零和一组成的矩阵",
+        f"{percent(share)} 的时间花在那里，还不包括它的反向传播：几乎所有乘法都是乘以零。结果和梯度都相同。",
+    )
+
+
+def two_passes(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 对损失之和只做一次反向传播",
+        f"{percent(share)} 的时间花在这两次反向传播上，两个损失共同的部分走了两遍。"
+        "梯度是相加的：对它们的和求得的梯度相同。",
+    )
+
+
+def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    layers = _and([one for one, _, _ in pieces])
+    return fix(
+        f"在 {line} 只把用到的位置交给 {layers}",
+        f"{percent(share)} 的时间花在那里，还不包括它的反向传播：{layers} 对每个位置分别做同样的计算，"
+        "之后却只用其中一个。",
+    )
+
+
+def made_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 只创建一次 {_and([one for one, _, _ in pieces])} 并保留",
+        f"{percent(share)} 的时间花在那里，而它只由大小和常量决定：每一步都相同。",
+    )
+
+
+def copied(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 把数值复制到 {_and([one for one, _, _ in pieces])} 中，而不是创建新的对象",
+        f"{percent(share)} 的时间花在那里：所有对象都要重新创建，每个张量都要分配新的内存。"
+        "只复制数值所需的时间少得多。",
+    )
+
+
+def listed(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 先用一次调用把数组合在一起，再由它创建张量",
+        f"{percent(share)} 的时间花在那里：由列表创建张量时，要经过 Python 逐个取数。",
+    )

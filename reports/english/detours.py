@@ -1,0 +1,122 @@
+"""What the job's own source does again, or for nothing, and what it says itself of a better way."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.phrases import percent
+
+# Of each statement what stays, what is new, and how the result is put.
+_Pieces = tuple[tuple[str, str, str], ...]
+_DIMENSIONS = {"[:, at]": 1, "[..., at]": -1}
+
+
+def _and(texts: list[str]) -> str:
+    return " and ".join(dict.fromkeys(texts))
+
+
+def _length(of: str, put: str) -> str:
+    """How long a tensor is along the dimension that something is put at."""
+    return f"{of}.shape[{_DIMENSIONS.get(put, 0)}]"
+
+
+def joined_cut(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept, new, put = pieces[0]
+    count = f"{kept.rpartition('.')[0]}.written" if "." in kept else "written"
+    first = f"at = ({count} + torch.arange({_length(new, put)})) % {_length(kept, put)}"
+    return Fix(
+        f"Write what is new into {_and([one for one, _, _ in pieces])} at {line}, in place",
+        f"{percent(share)} of the time goes there: all that is kept is joined anew, and so copied, each time to add a "
+        "little. What is new has to go in each time: into one tensor of the whole size, made once, where the oldest "
+        "is. Its order then begins anywhere, which is the same for what reads all of it or draws from it.",
+        f"# before: {kept} is made once, of its whole size, and {count} = 0\n{first}\n"
+        + "".join(f"{kept}{put or '[at]'} = {new}\n" for kept, new, put in pieces)
+        + f"{count} += {_length(new, put)}",
+    )
+
+
+def joined(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept, new, put = pieces[0]
+    place = put or "[at]"
+    return Fix(
+        f"Let {_and([one for one, _, _ in pieces])} not be joined anew each time at {line}",
+        f"{percent(share)} of the time goes there: all that there is already is copied each time to add a little, and "
+        "the longer it is, the longer that takes.",
+        "".join(f"parts.append({new})\n" for _, new, _ in pieces[:1])
+        + "# parts = [] at first; and torch.cat(parts) once, where all of it is needed\n"
+        "# or, where it is read each time and needs no gradients: made once, of the size that it will have\n"
+        f"end = used + {_length(new, put)}\n"
+        f"{kept}{place.replace('at', 'used:end')} = {new}\n"
+        f"used = end  # there is {kept}{place.replace('at', ':used')} so far",
+    )
+
+
+def one_hot(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Look rows up at {line}, instead of multiplying by ones and zeros",
+        f"{percent(share)} of the time goes there, without the backward pass of it: nearly all products are with zero. "
+        "The result and the gradients are the same.",
+        "\n".join(
+            f"torch.nn.functional.embedding({new}, {kept})  # in place of one_hot and the product"
+            for kept, new, _ in pieces
+        ),
+    )
+
+
+def two_passes(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Go backward once, from the sum, at {line}",
+        f"{percent(share)} of the time goes into the two passes, and what both losses are made of is gone through "
+        "twice. Gradients add up: those of the sum are the same.",
+        "\n".join(f"({kept} + {new}).backward()  # in place of both" for kept, new, _ in pieces),
+    )
+
+
+def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    layers = _and([one for one, _, _ in pieces])
+    return Fix(
+        f"Give {layers} only the position that is used, at {line}",
+        f"{percent(share)} of the time goes there, without the backward pass of it: {layers} does the same to each "
+        "position by itself, and all but one are left out afterwards.",
+        "\n".join(f"{kept}({new})" for kept, new, _ in pieces),
+    )
+
+
+def made_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    lines = []
+    for number, (kept, new, put) in enumerate(pieces):
+        key = ", ".join(filter(None, [str(number) if len(pieces) > 1 else "", new]))
+        lines += [f"key = ({key},)" if key else "key = ()", f"if key not in made: made[key] = {kept}"]
+        lines += [f"{put or 'again'} = made[key]  # in place of the call"]
+    return Fix(
+        f"Make {_and([one for one, _, _ in pieces])} once, at {line}, and keep it",
+        f"{percent(share)} of the time goes there, and it is made of sizes and constants alone: it is the same in each "
+        "step.",
+        "\n".join(["made = {}  # at the top of the file", *lines]),
+    )
+
+
+def copied(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    code = []
+    for kept, new, _ in pieces:
+        of_state = new.endswith(".state_dict()")
+        one = f"for name, value in {new}.items(): {kept}[name].copy_(value)"
+        later = one if of_state else f"{kept}.load_state_dict({new}.state_dict())"
+        code.append(
+            f"if {kept} is None: {kept} = copy.deepcopy({new})  # the first time\n"
+            f"else:\n    with torch.no_grad():\n        {later}"
+        )
+    return Fix(
+        f"Copy into {_and([one for one, _, _ in pieces])} at {line}, instead of making another object",
+        f"{percent(share)} of the time goes there: all objects are made anew, with fresh memory for each tensor. The "
+        "numbers alone take far less.",
+        "\n".join(code),
+    )
+
+
+def listed(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    _, made, put = pieces[0]
+    rest = f", {put}" if "=" in put else ""
+    return Fix(
+        f"Put arrays together in one call at {line}, before a tensor is made of them",
+        f"{percent(share)} of the time goes there: of a list, a tensor is made number by number, through Python.",
+        f"torch.as_tensor(numpy.stack({made}){rest})  # of arrays\n"
+        f"# of tensors: torch.stack({made}); of numbers, keep all of them in one tensor and index that",
+    )

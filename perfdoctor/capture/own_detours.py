@@ -36,6 +36,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHERS = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _PLACES = (ast.Name, ast.Attribute)
+# Methods of containers that keep what they are given.
+_TAKES = frozenset(("append", "appendleft", "add", "insert", "put", "extend"))
 # Where along a dimension something is written; along others the source's own call is not as clear.
 _AT = {"0": "[at]", "1": "[:, at]", "-1": "[..., at]"}
 
@@ -58,6 +60,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         inside = [node for node in written_in(scope, but=_OTHERS) if isinstance(node, ast.stmt)]
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
         found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers)]
+        found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
         for block in _blocks([scope, *inside]):
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
@@ -91,10 +94,42 @@ def _of_statement(statement: ast.stmt, layers: set[str]) -> Iterator[tuple[str, 
             yield INDEXED_LATE, late
         elif (listed := _listed(node)) is not None:
             yield LISTED, listed
-        elif isinstance(node, ast.Call) and last_name(node.func) in COPIES and len(node.args) == 1:
-            target = _target(statement)
-            if isinstance(target, _PLACES) and isinstance(node.args[0], (*_PLACES, ast.Call)):
-                yield COPIED, (ast.unparse(target), ast.unparse(node.args[0]))
+
+
+def _copied(statement: ast.stmt, scope: ast.AST) -> tuple[str, str] | None:
+    """What a copy goes into, and of what it is, where the copy before is used by nobody any more.
+
+    A name of a function's own has to be there before.
+    """
+    target, call = _target(statement), _simple(statement)
+    if not isinstance(target, _PLACES) or not isinstance(call, ast.Call) or last_name(call.func) not in COPIES:
+        return None
+    if len(call.args) != 1 or not isinstance(call.args[0], (*_PLACES, ast.Call)):
+        return None
+    kept = ast.unparse(target)
+    known = [one for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == kept and _is_stored(one)]
+    if (isinstance(target, ast.Name) and len(known) < 2) or _is_kept_elsewhere(kept, scope):
+        return None
+    return kept, ast.unparse(call.args[0])
+
+
+def _is_kept_elsewhere(kept: str, scope: ast.AST) -> bool:
+    """Whether something gets another name, goes into a container or to a caller."""
+    for node in ast.walk(scope):
+        given: list[ast.expr | None] = []
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Yield | ast.NamedExpr):
+            given = [node.value]
+        elif isinstance(node, ast.List | ast.Tuple | ast.Set) and isinstance(
+            getattr(node, "ctx", ast.Load()), ast.Load
+        ):
+            given = [*node.elts]
+        elif isinstance(node, ast.Dict):
+            given = [*node.values]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKES:
+            given = [*node.args]
+        if any(one is not None and ast.unparse(one) == kept for one in given):
+            return True
+    return False
 
 
 def _listed(node: ast.AST) -> tuple[str, str, str] | None:

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from perfdoctor.knowledge.detours import MAKES, SHAPE_CALLS, SHAPES
+from perfdoctor.knowledge.detours import FILLED, MAKES, SHAPE_CALLS, SHAPES
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.random_draws import DRAWS
 from perfdoctor.results.edits import last_name, written_in
@@ -42,7 +42,7 @@ def find_made_again(tree: ast.Module) -> Iterator[tuple[ast.stmt, tuple[str, str
             ):
                 for call in known.outermost(statement.value):
                     name = known.name_of(statement, call)
-                    if not known.is_written(name):
+                    if not _is_filled(call) and not known.is_written(statement):
                         yield statement, (ast.unparse(call), ", ".join(known.sizes(call)), name)
 
 
@@ -170,6 +170,8 @@ class _Known:
         if isinstance(value, ast.Call) and self._makes(value):
             yield value
             return
+        if isinstance(value, ast.Call) and last_name(value.func).endswith("_"):
+            return  # it is written into
         for child in ast.iter_child_nodes(value):
             if isinstance(child, ast.expr):
                 yield from self.outermost(child)
@@ -198,9 +200,17 @@ class _Known:
         target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is call else None
         return target.id if isinstance(target, ast.Name) else ""
 
-    def is_written(self, name: str) -> bool:
-        """Whether something is written into what has a name."""
-        return name in self._written
+    def is_written(self, statement: ast.stmt) -> bool:
+        """Whether something is written into what a statement gives a name, whatever was made of it before."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        return any(ast.unparse(target) in self._written for target in targets)
+
+
+def _is_filled(call: ast.Call) -> bool:
+    """Whether all that is made is one number again and again, whatever its type becomes."""
+    while isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        call = call.func.value
+    return last_name(call.func) in FILLED
 
 
 def _is_constant_of_torch(value: ast.Attribute) -> bool:

@@ -26,6 +26,8 @@ MAKES = frozenset((
     "arange", "linspace", "eye", "full", "ones", "zeros", "triu", "tril", "tril_indices", "triu_indices", "meshgrid",
     "outer", "cartesian_prod", "combinations", "hann_window", "hamming_window", "generate_square_subsequent_mask",
 ))  # fmt: skip
+# Of these the ones that take next to nothing, and are mostly made to be written into.
+FILLED = frozenset(("zeros", "ones", "full"))
 # What of a tensor is no data: it says only how large it is, and where.
 SHAPES = frozenset(("shape", "device", "dtype", "ndim"))
 SHAPE_CALLS = frozenset(("size", "dim", "len", "numel", "int", "min", "max"))

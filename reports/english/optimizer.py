@@ -3,7 +3,6 @@
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent
 
-
 # ``Optimizer.load_state_dict`` takes all settings of its groups from the checkpoint.
 _RESTORED = """
 # A checkpoint from before restores its own setting, so after load_state_dict:

@@ -122,6 +122,9 @@ class Net(Module):
         ("out = torch.zeros(length)\n        out[0] = x.sum()", None),
         ("out = torch.zeros(length)\n        out += x", None),
         ("x = self.table(length)", None),
+        ("mask = wrapped(torch.eye(length))\n        mask[0] = x.sum()", None),
+        ("x = rnn(x, torch.zeros(length).double())", None),
+        ("x = x + torch.eye(length).float().uniform_(0, 1)", None),
     ],
 )  # fmt: skip
 def test_what_is_made_of_sizes_alone_is_made_again(body: str, expected: tuple[str, ...] | None) -> None:
@@ -140,6 +143,21 @@ def test_what_is_made_before_a_loop_that_trains_is_made_once() -> None:
         """
     )
     assert found(source) == [("made_again", "torch.arange(7)", "", "again")]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("best = copy.deepcopy(model)", True),
+        ("best = copy.deepcopy(model)\nhistory.append(best)", False),
+        ("best = copy.deepcopy(model)\nself.shown = best", False),
+        ("clone = copy.deepcopy(model)\nfit(clone)", False),
+    ],
+)
+def test_a_copy_is_made_into_the_one_before_where_nobody_else_has_that(body: str, told: bool) -> None:
+    """What only has a name in one call of a function is not there in the next one."""
+    source = "def train(model):\n    best = None\n    while True:\n" + indent(body, "        ")
+    assert found(source) == ([("copied", "best", "model", "")] if told else [])
 
 
 def test_other_ways() -> None:

@@ -218,17 +218,17 @@ def _calls_remotely(case: Case) -> bool:
 
 def _call_less(case: Case) -> Iterator[Advice]:
     yield from mend_transport(case)
-    yield advise("communication.one_call", line=case.hot_line(LATENCY) or case.hot_line(BANDWIDTH))
+    yield advise("remote_calls.one_call", line=case.hot_line(LATENCY) or case.hot_line(BANDWIDTH))
 
 
 COMMUNICATION_RULES = (
     *(
         Rule(
             cause,
-            say("communication.remote_calls"),
+            say("remote_calls.waiting"),
             ("received", "loopback", "sent", "bytes_per_packet", "trainer_switches"),
             _call_less,
-            say("communication.remote_calls_refuted"),
+            say("remote_calls.waiting_refuted"),
             applies=_calls_remotely,
         )
         for cause in (BANDWIDTH, LATENCY)

@@ -6,10 +6,10 @@ from perfdoctor.causes import INPUT_CAUSES, KERNEL_LAUNCH, MODEL_COMPUTE, NO_TEN
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import Freed
 from perfdoctor.knowledge.hardware import tensor_core_speedup
-from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
 from perfdoctor.rules.optimizer import update_share
+from perfdoctor.rules.optimizer_estimates import calls_of_update
 from perfdoctor.rules.proposed import Estimate, Gain, Proposed
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
 
@@ -98,19 +98,14 @@ def by_larger_batch(fix: Proposed) -> Gain:
     gain = fix.frees_calls(part, part)
     if fix.cause == KERNEL_LAUNCH or fix.case.uses_gpu:
         return gain
-    update = max(0.0, fix.worked(update_share(fix.case)) - _calls_of_update(fix.case)) / 2
+    update = max(0.0, fix.worked(update_share(fix.case)) - calls_of_update(fix.case)) / 2
     return Gain(gain.least, gain.likely + update, gain.most + update)
 
 
 def by_graphs(fix: Proposed) -> Gain:
     """What the model's passes launch, at best: a graph of them leaves what the job calls besides, and the optimizer."""
     passes = sum(map(fix.case.phase, PASSES))
-    return _of_phases(fix, passes, 0.0, 1.0) if passes else fix.frees(0.0, 1.0, 1.0)
-
-
-def _of_phases(fix: Proposed, share: float, least: float, likely: float) -> Gain:
-    """What a host that launches all the time calls in some phases, of which a part goes: no more than the GPU idles."""
-    return Gain(*(min(part * share, fix.share) for part in (least, likely, 1.0)))
+    return fix.frees_phases(passes, 0.0, 1.0) if passes else fix.frees(0.0, 1.0, 1.0)
 
 
 def _loops(case: Case, cause: str) -> tuple[CostlyLoop, ...]:
@@ -290,40 +285,6 @@ def by_tensor_cores(precision: str) -> Estimate:
         return fix.frees(*(min(1.0, whole * part) for part in (least, likely, most)))
 
     return estimate
-
-
-def by_fused_update(fix: Proposed) -> Gain | None:
-    """The calls of the optimizer's step, of which some stay, and the arithmetic of Adam's on a CPU.
-
-    That goes over memory a dozen times, where the fused one does once: steps of four sizes of models took 4.3 to 8.3
-    times as long, AdamW's 2.3 to 7.9, so that 0.75 of them go, 0.56 to 0.88. Of the calls about a half went in four
-    jobs with small models (all measured, 2 threads). What other optimizers compute becomes cheaper at best.
-    """
-    if fix.cause == KERNEL_LAUNCH:
-        return _of_phases(fix, fix["share"], 0.5, 0.85)
-    calls = _calls_of_update(fix.case)
-    if fix.case.settings.get("update") == ADAM and not fix.case.uses_gpu:
-        arithmetic = max(0.0, fix.worked(fix["share"]) - calls)
-        return Gain(
-            0.56 * arithmetic + 0.3 * calls,
-            0.75 * arithmetic + 0.5 * calls,
-            0.88 * arithmetic + 0.8 * calls,
-        )
-    known = any(trainer.number("own_updating") is not None for trainer in fix.case.trainers)
-    return Gain(calls / 2, calls, max(calls, fix.worked(fix["share"]))) if known else None
-
-
-def _calls_of_update(case: Case) -> float:
-    """What the operators that an optimizer calls take besides what they compute; 0 where that is not known."""
-    parts = [trainer.number("own_updating") for trainer in case.trainers]
-    known = [part for part in parts if part is not None]
-    return sum(known) / max(1, len(known))
-
-
-def by_sparse_gradients(fix: Proposed) -> Gain:
-    """The update of rows that no batch touches: how large tables are beside the rest of the model is not known."""
-    share = fix.worked(fix["share"])
-    return Gain(0.0, share / 2, share)
 
 
 def by_no_call(fix: Proposed) -> Gain:

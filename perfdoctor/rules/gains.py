@@ -12,6 +12,7 @@ from dataclasses import replace
 import perfdoctor.knowledge.detours as detours
 import perfdoctor.rules.estimates as estimates
 import perfdoctor.rules.exchange_estimates as exchange_estimates
+import perfdoctor.rules.optimizer_estimates as optimizer_estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
@@ -81,9 +82,9 @@ GAINS: Mapping[str, Estimate] = {
     # Python.
     "optimizer.on_gpu": estimates.value("share", 0.0),
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
-    "optimizer.fused": estimates.by_fused_update,
-    "optimizer.compiled": estimates.by_fused_update,
-    "optimizer.sparse_tables": estimates.by_sparse_gradients,
+    "optimizer.fused": optimizer_estimates.by_fused_update,
+    "optimizer.compiled": optimizer_estimates.by_fused_update,
+    "optimizer.sparse_tables": optimizer_estimates.by_sparse_gradients,
     "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
     "interpreter.cheaper_python": estimates.of_functions,
@@ -165,7 +166,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.gather_once": estimates.known_part(exchange_estimates.OF_THREE, least=0.0),
     "communication.use_ddp": estimates.UP_TO_ALL,
     "communication.send_as_one": estimates.UP_TO_ALL,
-    "communication.one_call": estimates.UP_TO_ALL,
+    "remote_calls.one_call": estimates.UP_TO_ALL,
     "communication.use_buckets": estimates.UP_TO_ALL,
     "communication.no_data_parallel": estimates.UP_TO_ALL,
     "tensor_parallel.smaller_groups": exchange_estimates.by_smaller_groups,

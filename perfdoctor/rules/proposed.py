@@ -78,6 +78,10 @@ class Proposed:
         times = (self.share + beside) / max(self.share, thresholds.LEAST_LEFT)
         return self.frees(0.0, min(1.0, likely * times), min(1.0, most * times))
 
+    def frees_phases(self, share: float, least: float, likely: float) -> Gain:
+        """Parts of what a host that launches all the time calls in some phases: no more than the GPU idles."""
+        return Gain(*(min(part * share, self.share) for part in (least, likely, 1.0)))
+
     def frees_exactly(self, part: float) -> Gain:
         """A part of the cause that is sure but for the sampling."""
         return self.frees(part, part, part)

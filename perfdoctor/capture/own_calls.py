@@ -27,7 +27,7 @@ from perfdoctor.knowledge.libraries import (
     THREADS,
 )
 from perfdoctor.recording.own_source import SourceCall
-from perfdoctor.results.edits import last_name
+from perfdoctor.results.edits import first_name, last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
 _LINES, _CALLS = 20, 64
@@ -228,10 +228,7 @@ class _Reader(ast.NodeVisitor):
 
     def _package(self, function: ast.expr) -> str:
         """From which package a function comes; "" where that is not known."""
-        while isinstance(function, ast.Attribute):
-            function = function.value
-        name = function.id if isinstance(function, ast.Name) else ""
-        return self._imported.get(name, self._imported.get("*", ""))
+        return self._imported.get(first_name(function), self._imported.get("*", ""))
 
 
 def _pads_all(call: ast.Call) -> bool:

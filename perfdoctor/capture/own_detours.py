@@ -30,7 +30,7 @@ from perfdoctor.knowledge.detours import (
 )
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.recording.own_source import SourceDetour
-from perfdoctor.results.edits import last_name, written_in
+from perfdoctor.results.edits import first_name, last_name, written_in
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHERS = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
@@ -136,7 +136,7 @@ def _listed(node: ast.AST) -> tuple[str, str, str] | None:
     """The call that makes a tensor of a list which is made for it, that list, and what else the call is given."""
     match node:
         case ast.Call(func=function, args=[ast.ListComp(elt=element) as made]) if last_name(function) in MAKES_OF_LIST:
-            if _package(function) != "torch" or not isinstance(element, (*_PLACES, ast.Subscript, ast.Call)):
+            if first_name(function) != "torch" or not isinstance(element, (*_PLACES, ast.Subscript, ast.Call)):
                 return None
             return ast.unparse(function), ast.unparse(made), ", ".join(map(ast.unparse, node.keywords))
     return None
@@ -216,16 +216,10 @@ def _within(value: ast.expr) -> tuple[bool, ast.Call | None]:
                 cut, value = True, inner
             case ast.Call(func=ast.Attribute(value=ast.Subscript() | ast.Call() as inner), args=[]):
                 value = inner
-            case ast.Call() if last_name(value.func) in JOINS and _package(value.func) in JOINING_PACKAGES | {"np"}:
-                return cut or any(any(True for _ in _slices(one)) for one in _joins(value)[0]), value
+            case ast.Call() if last_name(value.func) in JOINS and first_name(value.func) in JOINING_PACKAGES | {"np"}:
+                return cut or any(map(_has_slice, _joins(value)[0])), value
             case _:
                 return cut, None
-
-
-def _package(function: ast.expr) -> str:
-    while isinstance(function, ast.Attribute):
-        function = function.value
-    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _joins(call: ast.Call) -> tuple[list[ast.expr], str]:
@@ -239,8 +233,8 @@ def _joins(call: ast.Call) -> tuple[list[ast.expr], str]:
     return list(joined), ast.unparse(given[0]) if given else usual
 
 
-def _slices(value: ast.expr) -> Iterator[ast.Subscript]:
-    return (one for one in ast.walk(value) if isinstance(one, ast.Subscript))
+def _has_slice(value: ast.expr) -> bool:
+    return any(isinstance(one, ast.Subscript) for one in ast.walk(value))
 
 
 def _shorter(value: ast.expr) -> Iterator[ast.expr]:

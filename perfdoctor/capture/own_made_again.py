@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from perfdoctor.knowledge.detours import FILLED, MAKES, SHAPE_CALLS, SHAPES
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.random_draws import DRAWS
-from perfdoctor.results.edits import last_name, written_in
+from perfdoctor.results.edits import first_name, last_name, written_in
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHERS = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
@@ -26,8 +26,9 @@ def find_made_again(tree: ast.Module) -> Iterator[tuple[ast.stmt, tuple[str, str
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    makers = {*MAKES, *_makers(tree)}
-    fixed = {*makers, *_written_once(tree)}
+    once = _written_once(tree)
+    makers = {*MAKES, *_makers(tree, once)}
+    fixed = {*makers, *once}
     for scope in (node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)):
         if scope.name == "forward":
             body = list(written_in(scope, but=_OTHERS))
@@ -50,9 +51,9 @@ def _trains(loop: ast.stmt) -> bool:
     return any(isinstance(one, ast.Call) and last_name(one.func) == BACKWARD for one in ast.walk(loop))
 
 
-def _makers(tree: ast.Module) -> Iterator[str]:
+def _makers(tree: ast.Module, once: set[str]) -> Iterator[str]:
     """Functions of the file that give the same for the same: they draw nothing, and read and write nothing else."""
-    around = {*dir(builtins), *_imported(tree), *_written_once(tree)}
+    around = {*dir(builtins), *_imported(tree), *once}
     functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef) and not one.decorator_list}
     for name, function in functions.items():
         nodes = list(ast.walk(function))
@@ -158,12 +159,7 @@ class _Known:
         inner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if isinstance(inner, ast.Call):
             return self._makes(inner) and not last_name(call.func).endswith("_")
-        root = inner
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        return last_name(call.func) in self._makers and (
-            inner is None or (isinstance(root, ast.Name) and root.id != "self")
-        )
+        return last_name(call.func) in self._makers and (inner is None or first_name(inner) not in ("", "self"))
 
     def outermost(self, value: ast.expr) -> Iterator[ast.Call]:
         """The largest calls in an expression that make something of sizes alone."""

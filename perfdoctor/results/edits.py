@@ -130,6 +130,13 @@ def last_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def first_name(function: ast.expr) -> str:
+    """The name that what is called is part of, ``torch`` of ``torch.nn.Linear``; "" where it is part of none."""
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
 def more_rarely(condition: str, times: int) -> str:
     """A condition that holds in so many times fewer rounds, in its own words; "" where that is not clear.
 

@@ -20,6 +20,9 @@ from perfdoctor.rules.transport import (
     world_size,
 )
 
+# What shows exchanges that the script itself asks for.
+_OF_SCRIPT = ("received", "loopback", "sent", "bytes_per_packet", "trainer_switches")
+
 
 def use_fewer_channels(case: Case) -> Iterator[Advice]:
     """For kernels that take longer beside collectives."""
@@ -226,7 +229,7 @@ COMMUNICATION_RULES = (
         Rule(
             cause,
             say("remote_calls.waiting"),
-            ("received", "loopback", "sent", "bytes_per_packet", "trainer_switches"),
+            _OF_SCRIPT,
             _call_less,
             say("remote_calls.waiting_refuted"),
             applies=_calls_remotely,
@@ -236,7 +239,7 @@ COMMUNICATION_RULES = (
     Rule(
         BANDWIDTH,
         say("communication.besides_gradients"),
-        ("received", "loopback", "sent", "bytes_per_packet", "trainer_switches"),
+        _OF_SCRIPT,
         _exchange_less,
         say("communication.besides_gradients_refuted"),
         applies=_exchanges_besides,

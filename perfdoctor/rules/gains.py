@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import perfdoctor.knowledge.detours as detours
 import perfdoctor.rules.estimates as estimates
 import perfdoctor.rules.exchange_estimates as exchange_estimates
 import perfdoctor.rules.optimizer_estimates as optimizer_estimates
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.detours import FREED
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.neighbours import with_queueing
 from perfdoctor.rules.proposed import Estimate, Proposed
@@ -88,14 +88,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
     "interpreter.cheaper_python": estimates.of_functions,
-    "detours.joined_cut": estimates.without_detour(detours.FREED[detours.JOINED_CUT]),
-    "detours.joined": estimates.without_detour(detours.FREED[detours.JOINED]),
-    "detours.one_hot": estimates.without_detour(detours.FREED[detours.ONE_HOT]),
-    "detours.two_passes": estimates.without_detour(detours.FREED[detours.TWO_PASSES]),
-    "detours.indexed_late": estimates.without_detour(detours.FREED[detours.INDEXED_LATE]),
-    "detours.made_again": estimates.without_detour(detours.FREED[detours.MADE_AGAIN]),
-    "detours.copied": estimates.without_detour(detours.FREED[detours.COPIED]),
-    "detours.listed": estimates.without_detour(detours.FREED[detours.LISTED]),
+    **{f"detours.{way}": estimates.without_detour(freed) for way, freed in FREED.items()},
     "interpreter.larger_operations": estimates.of_called_line,
     "interpreter.without_loop": estimates.of_loop,
     "interpreter.whole_sequence": estimates.of_sequence,

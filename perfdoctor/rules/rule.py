@@ -175,8 +175,8 @@ def by_gain(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
 
     A larger batch, which may train otherwise, comes last of them.
     """
-    known = sorted((fix for fix in fixes if fix.predicted_speedup), key=_expected, reverse=True)
-    ranked = iter(sorted(known, key=_trains_otherwise))
+    known = (fix for fix in fixes if fix.predicted_speedup)
+    ranked = iter(sorted(known, key=lambda fix: (_trains_otherwise(fix), -_expected(fix))))
     return tuple(next(ranked) if fix.predicted_speedup else fix for fix in fixes)
 
 

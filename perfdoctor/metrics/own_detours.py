@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -75,13 +76,17 @@ def find_costly(
     if not detours or not spent.total:
         return ()
     seen: dict[tuple[str, str, str], _Seen] = {}
+    at = _by_line(detours)
     for number, amount_ns in spent.items():
         line, frames = stacks.locations[number].line, stacks.frames[number]
         copying = any(frame.simple_name == COPIES_TENSORS for frame in frames)
-        for one, frame in _at(frames, detours):
+        places: dict[int, _Seen] = {}  # each once, however many of its statements the stack is in
+        for one, frame in _in_stack(frames, at).items():
             place = seen.setdefault((one.way, one.file, frame.function), _Seen())
-            place.lines[line] += amount_ns
             place.statements[one] += amount_ns
+            places[id(place)] = place
+        for place in places.values():
+            place.lines[line] += amount_ns
             place.copying += amount_ns * copying
     found = []
     for (way, file, function), place in seen.items():
@@ -111,11 +116,21 @@ def _cause_of(lines: Collection[str], own: Mapping[str, Mapping[str, float]]) ->
     return max(_WORK, key=lambda cause: (there if there.total else everywhere)[cause])
 
 
-def _at(frames: Iterable[Frame], detours: Iterable[SourceDetour]) -> Iterable[tuple[SourceDetour, Frame]]:
-    """The detours that a stack is in."""
+def _by_line(detours: Iterable[SourceDetour]) -> Mapping[tuple[str, int], list[SourceDetour]]:
+    """The detours by each line that they are in, with its file."""
+    found: defaultdict[tuple[str, int], list[SourceDetour]] = defaultdict(list)
     for one in detours:
-        frame = next(
-            (some for some in frames if some.file == one.file and one.line <= some.line <= one.last_line), None
-        )
-        if frame is not None:
-            yield one, frame
+        for line in range(one.line, one.last_line + 1):
+            found[one.file, line].append(one)
+    return found
+
+
+def _in_stack(
+    frames: Iterable[Frame], at: Mapping[tuple[str, int], Iterable[SourceDetour]]
+) -> dict[SourceDetour, Frame]:
+    """The detours that a stack is in, each with the outermost call that is."""
+    found: dict[SourceDetour, Frame] = {}
+    for frame in frames:
+        for one in at.get((frame.file, frame.line), ()):
+            found.setdefault(one, frame)
+    return found

@@ -38,6 +38,13 @@ def test_statements_of_one_function_are_one_detour() -> None:
     assert {piece.kept for piece in found.pieces} == {"table(n)", "mask(n)"}
 
 
+def test_a_statement_that_makes_two_detours_takes_its_time_once() -> None:
+    stacks = Stacks.read(jobs.stacks(1, (FORWARD, TABLE), MODEL, times=300, every_s=0.01))
+    [found] = find_costly(stacks, [again(20), again(20, "mask(n)")], {"cpu.model_compute": LINES}, 0.5)
+    assert found.share == pytest.approx(0.25, abs=0.02)
+    assert {piece.kept for piece in found.pieces} == {"table(n)", "mask(n)"}
+
+
 def test_what_is_kept_in_step_is_told_of_even_where_it_was_not_seen() -> None:
     stacks = Stacks.read(jobs.stacks(1, (FORWARD, TABLE), MODEL, times=300, every_s=0.01))
     rows = [

@@ -301,6 +301,18 @@ def signals_handled(handler: Callable[..., object] | signal.Handlers, *numbers: 
 
 
 @contextmanager
+def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
+    """Handles signals that come meanwhile when it is over."""
+    came: list[int] = []
+    try:
+        with signals_handled(lambda number, _: came.append(number), *numbers):
+            yield
+    finally:
+        for number in came:
+            signal.raise_signal(number)
+
+
+@contextmanager
 def interruptible() -> Iterator[None]:
     """Lets SIGTERM and a terminal that closes end what is done as Ctrl-C does, so that nothing is left behind."""
     with signals_handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import psutil
 
-from perfdoctor.capture.recorder import ENDING, signals_handled
+from perfdoctor.capture.recorder import ENDING, signals_deferred, signals_handled
+from perfdoctor.errors import PerfDoctorError
 from perfdoctor.treat.staging import see
 
 TOKEN = "PERFDOCTOR_TREAT_RUN"
@@ -26,7 +28,41 @@ _ASK_EVERY_S = 0.05
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def start(
+@contextmanager
+def running(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: BinaryIO,
+    errors: BinaryIO,
+    copies: Mapping[str, str],
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a job in a session of its own, that ends when perfdoctor does; all of its processes are ended at the exit.
+
+    Args:
+        command: how it is started.
+        folder: where.
+        environment: all of its variables, ``TOKEN`` among them.
+        output: what it writes.
+        errors: the same of stderr.
+        copies: what it sees in place of files and folders.
+
+    Raises:
+        PerfDoctorError: there is no such program, or it cannot be run.
+    """
+    process = None
+    try:
+        # Whoever is interrupted once it has begun, and does not know it yet, would leave it behind.
+        with signals_deferred(*ENDING):
+            process = _start(command, folder, environment, output, errors, copies)
+        yield process
+    finally:
+        if process is not None:
+            with signals_handled(signal.SIG_IGN, *ENDING):
+                _end(process, environment[TOKEN])
+
+
+def _start(
     command: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
@@ -34,19 +70,6 @@ def start(
     errors: BinaryIO,
     copies: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
-    """Starts a job in a session of its own, that ends when perfdoctor does.
-
-    Args:
-        command: how it is started.
-        folder: where.
-        environment: all of its variables.
-        output: what it writes.
-        errors: the same of stderr.
-        copies: what it sees in place of files and folders.
-
-    Raises:
-        OSError: there is no such program, or it cannot be run.
-    """
     libc = ctypes.CDLL(None)
 
     def begin() -> None:
@@ -55,30 +78,26 @@ def start(
         # After that: the kernel forgets it where rights change.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
-    return subprocess.Popen(
-        list(command),
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=errors,
-        start_new_session=True,
-        preexec_fn=begin,
-    )
-
-
-def end(process: subprocess.Popen[bytes], token: str) -> None:
-    """Ends a job: Ctrl-C to begin with, and by force whatever is left after that. Nothing interrupts it.
-
-    Args:
-        process: its first process.
-        token: the value of ``TOKEN`` in the environment of all of them.
-    """
-    with signals_handled(signal.SIG_IGN, *ENDING):
-        _end(process, token)
+    try:
+        return subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+            preexec_fn=begin,
+        )
+    except OSError as error:
+        raise PerfDoctorError(
+            f"{shlex.join(command)} cannot be started: {error.strerror}.",
+            hint="After -- stands what starts the job: perfdoctor treat -- python train.py",
+        ) from None
 
 
 def _end(process: subprocess.Popen[bytes], token: str) -> None:
+    """Ctrl-C to begin with, and by force whatever is left after that."""
     # Whose parent ends from here on becomes our child, so that it can be waited for. While the job runs that would be
     # wrong: a daemon that it has started would count as perfdoctor's own, and so would the cores that it takes.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import statistics
 import subprocess
 import time
@@ -19,7 +18,6 @@ from typing import Any
 
 import psutil
 
-from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.messages import Text, say
 from perfdoctor.probes import treated
@@ -235,17 +233,8 @@ class Runner:
                 copies = self._workplace.staged(folder)
                 change = replace(change, settings={**change.settings, "staged": copies})
             surroundings = self._surroundings(change, folder, noted, token)
-            try:
-                process = processes.start(self.command, folder, surroundings, output, errors, copies)
-            except OSError as error:
-                raise PerfDoctorError(
-                    f"{shlex.join(self.command)} cannot be started: {error.strerror}.",
-                    hint="After -- stands what starts the job: perfdoctor treat -- python train.py",
-                ) from None
-            try:
+            with processes.running(self.command, folder, surroundings, output, errors, copies) as process:
                 yield LiveRun(process, noted, noted / "err")
-            finally:
-                processes.end(process, token)
 
     def run(self, change: RunChange, window: StepWindow) -> SeenRun:
         """Runs the job with some changes until the steps to measure are over, or it takes too long."""

@@ -23,8 +23,8 @@ from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double
 from perfdoctor.metrics.exchanges import read_exchanges
-from perfdoctor.metrics.hand_over import taken_by_file
 from perfdoctor.metrics.helper_processes import helpers_at_once
+from perfdoctor.metrics.loaders import first_batches, taken_by_file
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
@@ -35,6 +35,7 @@ from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.own_source import SourceDetour
+from perfdoctor.recording.schema import LoaderSample
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.timeline.amounts import Amounts
@@ -69,6 +70,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
+    put(accounted.job, "first_batches", first_batches(job.recording.rows(LoaderSample)))
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(
         shares=together.fractions(),

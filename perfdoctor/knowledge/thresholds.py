@@ -729,6 +729,7 @@ HARDLY_COPIES = Threshold(
 UNEVEN_WORKERS = Threshold(
     2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"
 )
+LOADER_SAMPLES = Threshold(10, "samples", "judgement: of fewer, a first batch or none is chance")
 SLACK_OF_WORKERS = Threshold(
     0.20, "of the time", "measured: workers 0.79 idle where the trainer was slow, next to never where they were"
 )

@@ -78,6 +78,7 @@ THREADS: dict[str, Metric] = {
     "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),
     "drawn_before": Metric("preparation that comes after a random draw, so differs in each epoch", "of it", "stacks"),
     "input_asleep": Metric("preparation in which whoever prepares sleeps for a set time", "of it", "threads"),
+    "first_batches": Metric("time in loaders that goes to the first batch of an iterator", "of it", "stacks"),
     "taken_by_file": Metric("taking batches over that asks for tensors' shared memory", "of it", "stacks"),
     "interpreter_code": Metric("Python's interpreter, within interpreter and dispatch", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),

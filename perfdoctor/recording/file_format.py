@@ -11,6 +11,7 @@ ADDED: frozenset[type[schema.Sample]] = frozenset(
     {
         schema.CountedCall,
         schema.FlightDump,
+        schema.LoaderSample,
         schema.Mark,
         schema.Profile,
         schema.SerialMark,

@@ -145,6 +145,20 @@ class StackMissed(NamedTuple):
     ident: int
 
 
+class LoaderSample(NamedTuple):
+    """How far an iterator of a loader was, when the main thread of a process took a batch from it.
+
+    Attributes:
+        iterator: its address; the next one may have the same.
+        given: how many batches it had given before.
+    """
+
+    time_ns: int
+    pid: int
+    iterator: int
+    given: int
+
+
 class PythonThread(NamedTuple):
     """Python's own name and identifier (``threading.get_ident``) of a thread."""
 
@@ -363,9 +377,9 @@ class Event(NamedTuple):
 
 
 Sample = (
-    Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
-    | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | OwnSource | WaitSeen | FlightDump | Unavailable | Event
+    Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | LoaderSample
+    | PythonThread | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost
+    | TrialSeen | OwnSource | WaitSeen | FlightDump | Unavailable | Event
 )  # fmt: skip
 
 TABLES: tuple[type[Sample], ...] = get_args(Sample)  # of a recording: one for each kind of sample

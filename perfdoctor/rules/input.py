@@ -175,6 +175,7 @@ INPUT_RULES = (
             "neighbour_cores",
             "page_cache",
             "drawn_before",
+            "first_batches",
             "traced_loading",
             "traced_busy",
             "exposed_data",

@@ -34,6 +34,7 @@ class WorkerPlan:
         in_loop: seconds in which the loop itself prepares batches, which workers would do in its place; 0 where that is
             not most of the waiting.
         short_of_cores: not the trainer's other work, but the number of cores is what limits the pace.
+        first: seconds that go to first batches of iterators: no worker makes these ahead of the trainer.
     """
 
     now: int
@@ -50,6 +51,7 @@ class WorkerPlan:
     threads: int | None = None
     in_loop: float = 0.0
     short_of_cores: bool = False
+    first: float = 0.0
 
     @property
     def helps(self) -> bool:
@@ -99,7 +101,9 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
             pace=max(plan.pace, batches * thresholds.HANDED_OVER),
             worst=max(plan.worst, batches * thresholds.HANDED_OVER**2),
         )
-    return replace(plan, pace=min(1.0, plan.pace))
+    first = fetching * (case.number("first_batches") or 0.0)
+    ends = {name: min(1.0, getattr(plan, name) + first) for name in ("pace", "best", "worst")}
+    return replace(plan, first=first, **ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +319,9 @@ def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
     if plan.needed <= plan.now:
         crowded = plan.busy >= thresholds.MOSTLY * plan.now or 1 - plan.own < thresholds.MOSTLY * share
         return say("workers.take_cores", now=plan.now) if crowded else say("workers.idle", now=plan.now, busy=plan.busy)
+    without = 1 - plan.pace + plan.first  # what workers would gain if iterators never ended
+    if plan.first >= max(thresholds.REPORTED_SHARE, thresholds.MOSTLY * without):
+        return say("workers.short_rounds", first=plan.first)
     return say("workers.no_free_core", cores=plan.cores) if plan.short_of_cores and plan.cores is not None else None
 
 

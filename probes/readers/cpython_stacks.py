@@ -39,6 +39,18 @@ class CodeFrame(NamedTuple):
     line: int
 
 
+class PythonStack(NamedTuple):
+    """The calls of one thread, outermost first.
+
+    Attributes:
+        calls: those of Python code.
+        frames: the address of each one's frame, where it was a moment ago.
+    """
+
+    calls: tuple[CodeFrame, ...]
+    frames: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Offsets:
     """Where things lie, in bytes.
@@ -51,6 +63,7 @@ class _Offsets:
         instructions: where a code object's instructions begin, to which a frame's points; None where it counts them.
         ascii_text: size of a string's head, if it is plain ASCII.
         text: size of it otherwise.
+        variables: of a frame's local variables in it, its arguments first.
     """
 
     frame: int
@@ -65,29 +78,30 @@ class _Offsets:
     instructions: int | None
     ascii_text: int
     text: int
+    variables: int
 
 
-def _until_3_10(instruction: int) -> _Offsets:
+def _until_3_10(instruction: int, variables: int) -> _Offsets:
     return _Offsets(
-        frame=24, through=None, previous=24, code=32, instruction=instruction,
+        frame=24, through=None, previous=24, code=32, instruction=instruction, variables=variables,
         file_name=104, name=112, first_line=40, line_table=120, instructions=None, ascii_text=48, text=72,
     )  # fmt: skip
 
 
 _OFFSETS = {
-    (3, 8): _until_3_10(instruction=104),
-    (3, 9): _until_3_10(instruction=104),
-    (3, 10): _until_3_10(instruction=96),
+    (3, 8): _until_3_10(instruction=104, variables=360),
+    (3, 9): _until_3_10(instruction=104, variables=360),
+    (3, 10): _until_3_10(instruction=96, variables=352),
     (3, 11): _Offsets(
-        frame=56, through=8, previous=48, code=32, instruction=56,
+        frame=56, through=8, previous=48, code=32, instruction=56, variables=72,
         file_name=112, name=128, first_line=72, line_table=136, instructions=184, ascii_text=48, text=72,
     ),
     (3, 12): _Offsets(
-        frame=56, through=0, previous=8, code=0, instruction=56,
+        frame=56, through=0, previous=8, code=0, instruction=56, variables=72,
         file_name=112, name=128, first_line=68, line_table=136, instructions=192, ascii_text=40, text=56,
     ),
     (3, 13): _Offsets(
-        frame=72, through=None, previous=8, code=0, instruction=56,
+        frame=72, through=None, previous=8, code=0, instruction=56, variables=72,
         file_name=112, name=128, first_line=68, line_table=136, instructions=200, ascii_text=40, text=56,
     ),
 }  # fmt: skip
@@ -167,8 +181,8 @@ class StackReader:
         self._codes: dict[int, _Code | None] = {}
         self._calls: dict[tuple[int, int], CodeFrame | None] = {}
 
-    def read(self, thread_state: int) -> tuple[CodeFrame, ...]:
-        """The stack of a thread, outermost call first; empty where it runs no Python code.
+    def read(self, thread_state: int) -> PythonStack:
+        """The stack of a thread; empty where it runs no Python code.
 
         Args:
             thread_state: address of its ``PyThreadState``.
@@ -178,13 +192,18 @@ class StackReader:
         """
         innermost = self._innermost(thread_state)
         if not innermost:
-            return ()
+            return PythonStack((), ())
         pages = _Pages(self._memory)
         places = self._walk(pages, innermost)
         if pages.count > 1 and self._innermost(thread_state) != innermost:
             raise StackChangedError
         # Between calls from C lie frames that stand for no code.
-        return tuple(call for place in reversed(places) if (call := self._call_at(*place)) is not None)
+        calls = [(call, frame) for frame, *place in reversed(places) if (call := self._call_at(*place)) is not None]
+        return PythonStack(tuple(call for call, _ in calls), tuple(frame for _, frame in calls))
+
+    def first_argument(self, frame: int) -> int | None:
+        """The address of the first argument in a frame, of a method its object; of something else if that has ended."""
+        return self._memory.word(frame + self._at.variables)
 
     def _innermost(self, thread_state: int) -> int:
         frame = self._memory.word(thread_state + self._at.frame)
@@ -194,15 +213,15 @@ class StackReader:
             raise StackChangedError
         return frame
 
-    def _walk(self, pages: _Pages, frame: int) -> list[tuple[int, int]]:
-        """Code object and instruction of each frame, the innermost first."""
+    def _walk(self, pages: _Pages, frame: int) -> list[tuple[int, int, int]]:
+        """Where each frame lies, its code object and its instruction, the innermost first."""
         size, at = self._frame_bytes, self._at
         found = []
         for _ in range(_DEEPEST):
             data = pages.read(frame, size)
             if len(data) < size:
                 raise StackChangedError
-            found.append((_word(data, at.code), _word(data, at.instruction)))
+            found.append((frame, _word(data, at.code), _word(data, at.instruction)))
             frame = _word(data, at.previous)
             if not frame:
                 return found

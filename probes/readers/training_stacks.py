@@ -1,7 +1,8 @@
 """Python stacks of a process: of the threads that matter, and of the others in turn, however many there are.
 
 Those that matter are the main thread and the threads that were seen to hold the interpreter lock lately. What was seen
-is kept in the form of py-spy's traces, so that whoever reads a recording need not know who has sampled.
+is kept in the form of py-spy's traces, so that whoever reads a recording need not know who has sampled. Where the main
+thread takes a batch from a loader, its iterator is asked how many it has given.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.probes.readers.cpython import Layouts
-from perfdoctor.probes.readers.cpython_stacks import CodeFrame, StackChangedError, StackReader
+from perfdoctor.probes.readers.cpython_objects import Objects
+from perfdoctor.probes.readers.cpython_stacks import CodeFrame, PythonStack, StackChangedError, StackReader
 from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
-from perfdoctor.recording.schema import PythonThread, Sample, StackMissed, StackSegment
+from perfdoctor.recording.schema import LoaderSample, PythonThread, Sample, StackMissed, StackSegment
 
 _TRIES, _MANY_TRIES = 2, 20  # a stack may change while it is read
 _AT_MOST = 4  # threads besides the main one
@@ -27,6 +29,10 @@ _FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
 _FORGET_NS = 30 * NS_PER_S  # code objects are freed, and others take their addresses
 _MOST_THREADS = 10_000  # a list that is longer was torn while it was read
 _NAMED_AT_ONCE = 50  # code objects a round: each takes several reads of the job's memory
+# Iterators of loaders: files and name of the method that gives a batch, and what counts batches in its object.
+_LOADERS = ("torch/utils/data/dataloader.py", "torchdata/stateful_dataloader/stateful_dataloader.py")
+_NEXT, _GIVEN = "__next__", "_num_yielded"
+_ASK_LOADER_NS = NS_PER_S // 10  # it takes as long as two stacks
 
 
 @dataclass
@@ -61,7 +67,7 @@ class TrainingStacks:
         self._pid = pid
         self._ids = ThreadIds(process)
         self._memory, self._layout, self._main = layouts.open(process, self._ids)
-        self._reader = StackReader(self._memory, version)
+        self._reader, self._objects = StackReader(self._memory, version), Objects(self._memory, version)
         self._followed: dict[int, _Followed] = {}  # by address of the thread state
         self._log = StackLog(pid)
         self._turns = self._python_threads()
@@ -69,10 +75,12 @@ class TrainingStacks:
         self._met: set[int] = set()  # identifiers of those who had their turn
         self._named: set[int] = set()  # of all that were met
         self._forget_ns = 0
+        self._ask_loader_ns = 0
 
     def main_stack(self) -> tuple[CodeFrame, ...]:
         """The main thread's stack, outermost call first; empty where it runs no Python code, or was not read."""
-        return self._read(self._main, _MANY_TRIES) or ()
+        stack = self._read(self._main, _MANY_TRIES)
+        return stack.calls if stack else ()
 
     def sample(self, now_ns: int, others: int = 0) -> Iterator[Sample]:
         """Takes one sample of each thread that matters.
@@ -105,14 +113,28 @@ class TrainingStacks:
         """Lets go of the process."""
         self._memory.close()
 
-    def _sample_thread(self, state: int, ident: int, now_ns: int) -> Iterator[StackMissed]:
+    def _sample_thread(self, state: int, ident: int, now_ns: int) -> Iterator[StackMissed | LoaderSample]:
         stack = self._read(state, _TRIES)
         if stack is None:
             yield StackMissed(now_ns, self._pid, ident)
-        else:
-            self._log.note(now_ns, ident, stack)
+            return
+        self._log.note(now_ns, ident, stack.calls)
+        if state == self._main and now_ns >= self._ask_loader_ns:
+            self._ask_loader_ns = now_ns + _ASK_LOADER_NS
+            yield from self._sample_loader(stack, now_ns)
 
-    def _read(self, state: int, tries: int) -> tuple[CodeFrame, ...] | None:
+    def _sample_loader(self, stack: PythonStack, now_ns: int) -> Iterator[LoaderSample]:
+        """The iterator that a stack takes a batch from; nothing where it takes none, or that changes just then."""
+        for call, frame in zip(stack.calls, stack.frames, strict=True):
+            if call.function.endswith(_NEXT) and call.file.endswith(_LOADERS):
+                iterator = self._reader.first_argument(frame)
+                number = self._objects.attribute(iterator, _GIVEN) if iterator else None
+                given = self._objects.number(number) if number else None
+                if iterator and given is not None:
+                    yield LoaderSample(now_ns, self._pid, iterator, given)
+                return
+
+    def _read(self, state: int, tries: int) -> PythonStack | None:
         """The stack of a thread; None if it changed each time."""
         for _ in range(tries):
             with suppress(StackChangedError):

@@ -87,7 +87,7 @@ class WaitingThreads:
             if state == self._main or not ident or not tid:
                 continue
             try:
-                log.note(now_ns, ident, reader.read(state))
+                log.note(now_ns, ident, reader.read(state).calls)
             except StackChangedError:
                 continue
             yield PythonThread(now_ns, self._pid, tid, ident, "")

@@ -97,3 +97,10 @@ def idle(*, now: int, busy: float) -> str:
 
 def no_free_core(*, cores: float) -> str:
     return f"增加 worker 没有帮助：作业可用的 {cores:g} 个核都没有空闲。"
+
+
+def short_rounds(*, first: float) -> str:
+    return (
+        f"按现在的写法，worker 进程帮不上忙：每秒有 {first:.2g} 秒用于迭代器的第一个批次，没有 worker 能提前准备它。"
+        "请在开始下一个 `for batch in loader` 之前，从同一个迭代器取更多批次。"
+    )

@@ -138,3 +138,10 @@ def idle(*, now: int, busy: float) -> str:
 
 def no_free_core(*, cores: float) -> str:
     return f"More workers will not help: no core of the {cores:g} that the job may use is free."
+
+
+def short_rounds(*, first: float) -> str:
+    return (
+        f"Workers will not help as it is: in each second {first:.2g} s go to first batches of an iterator, which no "
+        "worker can make ahead. Take more batches from one `for batch in loader` before the next one begins."
+    )

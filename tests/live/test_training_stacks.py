@@ -13,7 +13,7 @@ from perfdoctor.probes.readers.cpython_stacks import knows
 from perfdoctor.probes.readers.training_stacks import TrainingStacks
 from perfdoctor.probes.stacks import StacksProbe
 from perfdoctor.recording.clock import now_ns
-from perfdoctor.recording.schema import PythonThread, StackSegment, Unavailable
+from perfdoctor.recording.schema import LoaderSample, PythonThread, StackSegment, Unavailable
 from perfdoctor.timeline.stacks import Stacks
 from tests.live.test_probe_interpreter import VERSIONS, interpreter
 from tests.processes.attaching import job, sampling, until
@@ -57,9 +57,66 @@ def trains():
         time.sleep(0.001)
 trains()
 """
+# As torch's: the method that gives a batch, of an object that counts them.
+ITERATOR = """
+import os, time
+class Iterator:
+    def __init__(self):
+        self._sampler, self._num_yielded = None, 0
+{more}
+    def __next__(self):
+        if self._num_yielded == 4321:
+            print("ready", os.getpid(), flush=True)
+            time.sleep(1000)
+        self._num_yielded += 1
+iterator = Iterator()
+while True:
+    next(iterator)
+"""
+LOADS = """
+import os, time, torch
+from torch.utils.data import DataLoader
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+    def __getitem__(self, number):
+        time.sleep(0.02)
+        return torch.zeros(1)
+print("ready", os.getpid(), flush=True)
+while True:
+    for batch in DataLoader(Samples(), batch_size=2):
+        pass
+"""
+KNOWN = [version for version in VERSIONS if version != "3.14"]
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version != "3.14"])
+@pytest.mark.parametrize("version", KNOWN)
+@pytest.mark.parametrize("more", ["        pass", "        self.__dict__['kept'] = 1"])
+def test_an_iterator_says_how_many_batches_it_has_given(version: str, more: str, tmp_path: Path) -> None:
+    script = tmp_path / "torch/utils/data/dataloader.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(ITERATOR.format(more=more))
+    major, minor = map(int, version.split("."))
+    with job(interpreter(version), str(script)) as process:
+        time.sleep(0.3)
+        stacks = TrainingStacks(process.pid, (major, minor), Layouts())
+        (found,) = [one for one in stacks.sample(now_ns()) if isinstance(one, LoaderSample)]
+        stacks.close()
+    assert found.given == 4321
+
+
+def test_iterators_of_torch_are_followed() -> None:
+    with job(sys.executable, "-c", LOADS) as process:
+        stacks = TrainingStacks(process.pid, sys.version_info[:2], Layouts())
+        given = []
+        for _ in range(30):
+            time.sleep(0.1)
+            given += [one.given for one in stacks.sample(now_ns()) if isinstance(one, LoaderSample)]
+        stacks.close()
+    assert set(given) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", KNOWN)
 def test_a_stack_is_what_the_interpreter_says(version: str, tmp_path: Path) -> None:
     script = tmp_path / "deep.py"
     script.write_text(DEEP, encoding="utf-8")

@@ -70,6 +70,20 @@ def test_without_workers_the_trainer_prepares_itself() -> None:
     assert found.predicted_speedup == pytest.approx(1 / (0.8 / 4 * HANDED_OVER))
 
 
+def test_first_batches_are_waited_for_whatever_workers_there_are() -> None:
+    """Of 80 % in the loader a quarter is for first batches, as with iterators of four: 20 % stay."""
+    numbers = {"job_cores": 1.0, "first_batches": 0.25}
+    found = first(job(0.8, 0, numbers=numbers, settings={"cores": 16.0}))
+    assert found.predicted_speedup == pytest.approx(1 / (0.8 / 4 * HANDED_OVER + 0.2))
+
+
+def test_a_new_iterator_for_each_batch_leaves_workers_nothing_to_do_ahead() -> None:
+    numbers = {"job_cores": 1.0, "first_batches": 1.0}
+    found = first(job(0.8, 0, numbers=numbers, settings={"cores": 16.0}))
+    assert advised(found) is None
+    assert any("0.8 s go to first batches of an iterator" in fix.why for fix in worded_fixes(found))
+
+
 def test_cores_limit_workers_and_the_promise() -> None:
     """On 2 cores one second's work of one core cannot take less than half a second."""
     case = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})

@@ -1,9 +1,10 @@
-"""How batches are taken over: what asks for tensors' memory, what is unpickled, and what only waits."""
+"""How batches are taken: which come first, what asks for tensors' memory, what is unpickled, and what only waits."""
 
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.hand_over import taken_by_file
+from perfdoctor.metrics.loaders import first_batches, taken_by_file
+from perfdoctor.recording.schema import LoaderSample
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -34,3 +35,9 @@ def test_a_wait_for_a_batch_takes_nothing_over() -> None:
     assert part((*taking, ASKS), (*taking, POLLS), (*taking, POLLS)) == pytest.approx(1.0)
     assert part((*taking, POLLS), (OWN, MODEL)) is None
     assert taken_by_file(Stacks.read([])) is None
+
+
+def test_first_batches_are_those_of_iterators_that_have_given_none() -> None:
+    samples = [LoaderSample(time, 1, 4096, time % 4) for time in range(12)]
+    assert first_batches(samples) == pytest.approx(1 / 4)
+    assert first_batches(samples[:9]) is None

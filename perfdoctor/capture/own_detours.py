@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from perfdoctor.capture.own_calls import text_of
 from perfdoctor.capture.own_made_again import find_made_again
+from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Function, Loop, Place
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
     CONVERTS,
@@ -32,12 +33,8 @@ from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.results.edits import first_name, last_name, written_in
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_OTHERS = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_PLACES = (ast.Name, ast.Attribute)
 # Methods of containers that keep what they are given.
-_TAKES = frozenset(("append", "appendleft", "add", "insert", "put", "extend"))
+_KEEPS = frozenset(("append", "appendleft", "add", "insert", "put", "extend"))
 # Where along a dimension something is written; along others the source's own call is not as clear.
 _AT = {"0": "[at]", "1": "[:, at]", "-1": "[..., at]"}
 
@@ -56,8 +53,8 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
     layers = _layers(tree)
     names: dict[int, str] = {}  # of functions, by what is written in them
     found: list[tuple[str, ast.stmt, ast.stmt, tuple[str, ...]]] = []
-    for scope in (node for node in ast.walk(tree) if isinstance(node, (ast.Module, *_FUNCTIONS))):
-        inside = [node for node in written_in(scope, but=_OTHERS) if isinstance(node, ast.stmt)]
+    for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
+        inside = [node for node in written_in(scope, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
         found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers)]
         found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
@@ -102,9 +99,9 @@ def _copied(statement: ast.stmt, scope: ast.AST) -> tuple[str, str] | None:
     A name of a function's own has to be there before.
     """
     target, call = _target(statement), _simple(statement)
-    if not isinstance(target, _PLACES) or not isinstance(call, ast.Call) or last_name(call.func) not in COPIES:
+    if not isinstance(target, Place) or not isinstance(call, ast.Call) or last_name(call.func) not in COPIES:
         return None
-    if len(call.args) != 1 or not isinstance(call.args[0], (*_PLACES, ast.Call)):
+    if len(call.args) != 1 or not isinstance(call.args[0], Place | ast.Call):
         return None
     kept = ast.unparse(target)
     known = [one for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == kept and _is_stored(one)]
@@ -125,7 +122,7 @@ def _is_kept_elsewhere(kept: str, scope: ast.AST) -> bool:
             given = [*node.elts]
         elif isinstance(node, ast.Dict):
             given = [*node.values]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKES:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPS:
             given = [*node.args]
         if any(one is not None and ast.unparse(one) == kept for one in given):
             return True
@@ -136,7 +133,7 @@ def _listed(node: ast.AST) -> tuple[str, str, str] | None:
     """The call that makes a tensor of a list which is made for it, that list, and what else the call is given."""
     match node:
         case ast.Call(func=function, args=[ast.ListComp(elt=element) as made]) if last_name(function) in MAKES_OF_LIST:
-            if first_name(function) != "torch" or not isinstance(element, (*_PLACES, ast.Subscript, ast.Call)):
+            if first_name(function) != "torch" or not isinstance(element, Place | ast.Subscript | ast.Call):
                 return None
             return ast.unparse(function), ast.unparse(made), ", ".join(map(ast.unparse, node.keywords))
     return None
@@ -187,7 +184,7 @@ def _indexed_late(node: ast.AST, layers: set[str]) -> tuple[str, str] | None:
                 return None
             whole = len(rest) == 1 and ast.unparse(rest[0]) in (":", "...")
             if (not rest and ast.unparse(at) == "-1") or (whole and isinstance(at, ast.Constant | ast.UnaryOp)):
-                of = ast.unparse(given) if isinstance(given, (*_PLACES, ast.Call)) else f"({ast.unparse(given)})"
+                of = ast.unparse(given) if isinstance(given, Place | ast.Call) else f"({ast.unparse(given)})"
                 return ast.unparse(call.func), f"{of}[{ast.unparse(node.slice).strip('()')}]"
     return None
 
@@ -195,7 +192,7 @@ def _indexed_late(node: ast.AST, layers: set[str]) -> tuple[str, str] | None:
 def _joined(statement: ast.stmt, scope: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
     """That a statement joins what it keeps with what is new, and keeps that."""
     target, value = _target(statement), _simple(statement)
-    if not isinstance(target, _PLACES) or value is None:
+    if not isinstance(target, Place) or value is None:
         return
     cut, call = _within(value)
     kept = ast.unparse(target)
@@ -252,8 +249,8 @@ def _grows_in_loop(statement: ast.stmt, name: str, scope: ast.AST) -> bool:
     if any(isinstance(one, ast.Global | ast.Nonlocal) and name in one.names for one in ast.walk(scope)):
         return True
     around = [
-        loop for loop in written_in(scope, but=_OTHERS)
-        if isinstance(loop, _LOOPS) and any(one is statement for one in ast.walk(loop))
+        loop for loop in written_in(scope, but=RUN_ELSEWHERE)
+        if isinstance(loop, Loop) and any(one is statement for one in ast.walk(loop))
     ]  # fmt: skip
     if not around:
         return False

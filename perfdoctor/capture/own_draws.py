@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from perfdoctor.capture.own_syntax import Function, Loop
 from perfdoctor.knowledge.random_draws import (
     DRAWING_TRANSFORM,
     DRAWS,
@@ -18,9 +19,6 @@ from perfdoctor.knowledge.random_draws import (
 )
 from perfdoctor.recording.own_source import SourceDraw
 from perfdoctor.results.edits import last_name
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Loop = ast.For | ast.AsyncFor | ast.While
 
 
 def find_draws(file: str, tree: ast.Module) -> list[SourceDraw]:
@@ -48,7 +46,7 @@ class _CallInLoop(NamedTuple):
     """
 
     call: ast.Call
-    loop: _Loop | None
+    loop: Loop | None
     says_which: bool
 
 
@@ -58,7 +56,7 @@ class _DrawReader:
     def __init__(self, file: str, tree: ast.Module) -> None:
         self._file = file
         self._imported = dict(_imports(tree))
-        self._functions = {node: _calls_in(node) for node in ast.walk(tree) if isinstance(node, _Function)}
+        self._functions = {node: _calls_in(node) for node in ast.walk(tree) if isinstance(node, Function)}
         self._module = _calls_in(tree)
         self._generators = self._assigned(tree, GENERATORS.__contains__)
         self._transforms = self._assigned(tree, _draws_when_called)
@@ -75,14 +73,14 @@ class _DrawReader:
         in_functions = (self._first(self._draws(some), function) for function, some in self._functions.items())
         return [*self._first(in_loops, None), *chain.from_iterable(in_functions)]
 
-    def _first(self, draws: Sequence[_CallInLoop], function: _Function | None) -> list[SourceDraw]:
+    def _first(self, draws: Sequence[_CallInLoop], function: Function | None) -> list[SourceDraw]:
         """The first draw in each loop, and the first one of the function in none."""
-        first: dict[_Loop | _Function | None, int] = {}
+        first: dict[Loop | Function | None, int] = {}
         for call, loop, _ in draws:
             around = loop or function
             first[around] = min(call.lineno, first.get(around, call.lineno))
         return [
-            SourceDraw(self._file, line, around.end_lineno or line, isinstance(around, _Loop))
+            SourceDraw(self._file, line, around.end_lineno or line, isinstance(around, Loop))
             for around, line in first.items()
             if around
         ]
@@ -135,18 +133,18 @@ def _draws_when_called(path: str) -> bool:
     return path.partition(".")[0] in TRANSFORMS and path.rpartition(".")[2].startswith(DRAWING_TRANSFORM)
 
 
-def _calls_in(scope: ast.Module | _Function) -> list[_CallInLoop]:
+def _calls_in(scope: ast.Module | Function) -> list[_CallInLoop]:
     """The calls in a function, without those in functions inside of it."""
 
     indices = _only_say_which(scope)
 
-    def walk(node: ast.AST, loop: _Loop | None) -> Iterator[_CallInLoop]:
+    def walk(node: ast.AST, loop: Loop | None) -> Iterator[_CallInLoop]:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, _Function):
+            if isinstance(child, Function):
                 continue
             if isinstance(child, ast.Call):
                 yield _CallInLoop(child, loop, child in indices)
-            yield from walk(child, child if isinstance(child, _Loop) else loop)
+            yield from walk(child, child if isinstance(child, Loop) else loop)
 
     return [*walk(scope, None)]
 

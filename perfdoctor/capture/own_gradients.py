@@ -11,11 +11,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from perfdoctor.capture.own_syntax import Function, Loop, Place
 from perfdoctor.knowledge.libraries import BACKWARD, FREEZES, NO_GRADIENTS, TAKES_NO_PARAMETERS, UPDATES
 from perfdoctor.results.edits import last_name
-
-_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
-_Loop = (ast.For, ast.AsyncFor, ast.While)
 
 
 def find_part_optimizer(tree: ast.Module) -> ast.Call | None:
@@ -85,7 +83,7 @@ def _optimized(tree: ast.Module) -> dict[str, str]:
 
 def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
     for node in ast.walk(tree):
-        if isinstance(node, (*_Function, *_Loop, ast.With, ast.Module)):
+        if isinstance(node, Function | Loop | ast.With | ast.Module):
             yield node.body
 
 
@@ -97,7 +95,7 @@ def _updates(block: Sequence[ast.stmt], trains: Mapping[str, str]) -> Iterator[t
         before.append(statement)
         if not stepped:
             continue
-        own_block = isinstance(statement, (*_Function, *_Loop, ast.ClassDef))
+        own_block = isinstance(statement, Function | Loop | ast.ClassDef)
         if len(stepped) == 1 and not own_block and any(map(_passes_back, before)):
             yield before, stepped.pop()
         before = []
@@ -113,7 +111,7 @@ def _steps_of(call: ast.Call) -> str:
 def _goes_into(statements: Sequence[ast.stmt], module: str, others: set[str]) -> Iterator[ast.Call]:
     """Calls of other modules with gradients whose value is given to a module."""
     nodes = [node for one in statements for node in ast.walk(one)]
-    if any(last_name(node) in FREEZES for node in nodes if isinstance(node, ast.Name | ast.Attribute)):
+    if any(last_name(node) in FREEZES for node in nodes if isinstance(node, Place)):
         return
     without = {id(call) for node in nodes if _is_without_gradients(node) for call in _calls(node)}
 
@@ -160,8 +158,8 @@ def _above(owner: ast.expr) -> Iterator[ast.expr]:
 
 def _freezes(tree: ast.Module) -> bool:
     """Whether anything here keeps gradients away: by name, or in a context without any where a step is made."""
-    named = (last_name(node) for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
-    forward = (node for node in ast.walk(tree) if isinstance(node, _Function) and node.name == "forward")
+    named = (last_name(node) for node in ast.walk(tree) if isinstance(node, Place))
+    forward = (node for node in ast.walk(tree) if isinstance(node, Function) and node.name == "forward")
     without = (call for place in (*forward, *_steps(tree)) for call in _calls(place))
     return any(name in FREEZES for name in named) or any(last_name(call.func) in NO_GRADIENTS for call in without)
 
@@ -169,9 +167,9 @@ def _freezes(tree: ast.Module) -> bool:
 def _steps(tree: ast.AST) -> Iterator[ast.AST]:
     """The innermost loops and functions around backward passes: an evaluation has a loop or a function of its own."""
     for node in ast.walk(tree):
-        if isinstance(node, (*_Function, *_Loop)) and _passes_back(node):
+        if isinstance(node, Function | Loop) and _passes_back(node):
             below = (one for one in ast.walk(node) if one is not node)
-            if not any(isinstance(one, (*_Function, *_Loop)) and _passes_back(one) for one in below):
+            if not any(isinstance(one, Function | Loop) and _passes_back(one) for one in below):
                 yield node
 
 

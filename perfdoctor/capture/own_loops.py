@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from io import TextIOWrapper
 from queue import Queue
 
+from perfdoctor.capture.own_syntax import COMPREHENSIONS, Place, arguments
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.random_draws import DRAWS
 from perfdoctor.recording.own_source import SourceLoop
@@ -18,7 +19,6 @@ from perfdoctor.recording.own_source import SourceLoop
 _TAKES = {name for kind in (list, set, dict, deque, Queue, TextIOWrapper, logging.Logger) for name in dir(kind)}
 _TAKES.add(BACKWARD)  # gradients are added up
 WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
@@ -40,7 +40,7 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
         elif isinstance(node, ast.For | ast.AsyncFor):
             if not _lists(node.iter) and not _calls(node.target, node.iter, node.body) and not _yields(node):
                 yield _loop(file, node, carries=_carries(node.body, _names(node.target)))
-        elif isinstance(node, _COMPREHENSIONS) and id(node) not in named:
+        elif isinstance(node, COMPREHENSIONS) and id(node) not in named:
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
             listed = all(_lists(one.iter) for one in node.generators)
             if not listed and not any(_calls(one.target, one.iter, made) for one in node.generators):
@@ -131,8 +131,7 @@ def _keeps_something(function: ast.expr) -> bool:
 
 def _is_given_the_same(call: ast.Call, changing: Collection[str]) -> bool:
     """Whether a call has arguments, and none is one of the names that get another value in each round."""
-    given = (*call.args, *(one.value for one in call.keywords))
-    names = set[str]().union(*map(_names, given))
+    names = set[str]().union(*map(_names, arguments(call)))
     return bool(names) and not (names | _names(call.func)) & {*changing}
 
 
@@ -149,7 +148,7 @@ def _reads_filled(body: Sequence[ast.AST]) -> bool:
                 where.setdefault(name, set()).add(ast.unparse(element.slice))
         of_elements = {id(element.value) for element in elements}
         for one in ast.walk(part):
-            if isinstance(one, ast.Name | ast.Attribute) and id(one) not in of_elements and _is_read(one):
+            if isinstance(one, Place) and id(one) not in of_elements and _is_read(one):
                 read.setdefault(_name_of(one), set()).add("")
         given |= _places(part, ast.Store)
     return any(read.get(name, set()) - elements for name, elements in filled.items())
@@ -183,9 +182,9 @@ def _sum(statement: ast.AST) -> tuple[str, ast.expr]:
 
 def _places(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
     """Names and attributes that are read, or get a value; the names of a comprehension's own are others."""
-    if isinstance(node, _COMPREHENSIONS):
+    if isinstance(node, COMPREHENSIONS):
         return _places_around(node, how)
-    found = {_name_of(node)} if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, how) else set[str]()
+    found = {_name_of(node)} if isinstance(node, Place) and isinstance(node.ctx, how) else set[str]()
     return found.union(*(_places(child, how) for child in ast.iter_child_nodes(node)))
 
 

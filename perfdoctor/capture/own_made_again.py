@@ -6,14 +6,12 @@ import ast
 import builtins
 from collections.abc import Iterator
 
+from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Function, Loop, arguments, names_imported, names_stored
 from perfdoctor.knowledge.detours import FILLED, MAKES, SHAPE_CALLS, SHAPES
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.knowledge.random_draws import DRAWS
 from perfdoctor.results.edits import first_name, last_name, written_in
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_OTHERS = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _DRAWN = frozenset().union(*DRAWS.values())
 
 
@@ -29,12 +27,12 @@ def find_made_again(tree: ast.Module) -> Iterator[tuple[ast.stmt, tuple[str, str
     once = _written_once(tree)
     makers = {*MAKES, *_makers(tree, once)}
     fixed = {*makers, *once}
-    for scope in (node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)):
+    for scope in (node for node in ast.walk(tree) if isinstance(node, Function)):
         if scope.name == "forward":
-            body = list(written_in(scope, but=_OTHERS))
+            body = list(written_in(scope, but=RUN_ELSEWHERE))
         else:
-            loops = [one for one in written_in(scope, but=_OTHERS) if isinstance(one, _LOOPS) and _trains(one)]
-            body = [node for loop in loops[:1] for node in written_in(loop, but=_OTHERS)]
+            loops = [one for one in written_in(scope, but=RUN_ELSEWHERE) if isinstance(one, Loop) and _trains(one)]
+            body = [node for loop in loops[:1] for node in written_in(loop, but=RUN_ELSEWHERE)]
         known = _Known(scope, fixed, makers)
         for statement in body:
             if (
@@ -53,12 +51,12 @@ def _trains(loop: ast.stmt) -> bool:
 
 def _makers(tree: ast.Module, once: set[str]) -> Iterator[str]:
     """Functions of the file that give the same for the same: they draw nothing, and read and write nothing else."""
-    around = {*dir(builtins), *_imported(tree), *once}
+    around = {*dir(builtins), *names_imported(tree.body), *once}
     functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef) and not one.decorator_list}
     for name, function in functions.items():
         nodes = list(ast.walk(function))
         own = {one.arg for one in nodes if isinstance(one, ast.arg)}
-        own |= {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        own |= {*names_stored(nodes)}
         read = {one.id for one in nodes if isinstance(one, ast.Name)} - own - around
         calls = {last_name(one.func) for one in nodes if isinstance(one, ast.Call)}
         other = any(isinstance(one, ast.Global | ast.Nonlocal | ast.Yield | ast.Await) for one in nodes)
@@ -67,15 +65,9 @@ def _makers(tree: ast.Module, once: set[str]) -> Iterator[str]:
             yield name
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
-
-
 def _written_once(tree: ast.Module) -> set[str]:
     """Names that a module gives a number or a text, and no other value anywhere."""
-    stored = [one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    stored = [*names_stored(ast.walk(tree))]
     names = {
         one.id
         for node in tree.body
@@ -101,7 +93,7 @@ class _Known:
         makers: what makes the same of the same.
     """
 
-    def __init__(self, scope: ast.FunctionDef | ast.AsyncFunctionDef, fixed: set[str], makers: set[str]) -> None:
+    def __init__(self, scope: Function, fixed: set[str], makers: set[str]) -> None:
         self._makers = makers
         nodes = list(written_in(scope, but=()))
         self._written = {
@@ -112,7 +104,7 @@ class _Known:
             for one in nodes
             if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr.endswith("_")
         }
-        stored = [one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        stored = [*names_stored(nodes)]
         self._fixed = {name for name in fixed if name not in stored}
         self._sizes: set[str] = set()
         for node in nodes:
@@ -153,7 +145,7 @@ class _Known:
 
     def _makes(self, call: ast.Call) -> bool:
         """Whether a call makes something of sizes alone: one that makes, or a method of what such a one has made."""
-        given = [*call.args, *(one.value for one in call.keywords)]
+        given = arguments(call)
         if not all(map(self.is_size, given)):
             return False
         inner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -177,7 +169,7 @@ class _Known:
     def sizes(self, call: ast.Call) -> list[str]:
         """What of a call may differ from one step to the next."""
         found: list[str] = []
-        for one in (*call.args, *(one.value for one in call.keywords)):
+        for one in arguments(call):
             if isinstance(one, ast.Call) and self._makes(one):
                 found += self.sizes(one)
             elif not self._is_fixed(one):

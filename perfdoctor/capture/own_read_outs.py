@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from perfdoctor.capture.own_syntax import Function, arguments, names_stored
 from perfdoctor.knowledge.libraries import DESCRIBES, IN_PLACE, READS_OUT
 from perfdoctor.recording.own_source import SourceReadOut
 from perfdoctor.results.edits import last_name, written_in
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Assignment = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 
@@ -27,13 +27,13 @@ def find_read_outs(file: str, tree: ast.Module) -> list[SourceReadOut]:
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    functions = (node for node in ast.walk(tree) if isinstance(node, _Function))
+    functions = (node for node in ast.walk(tree) if isinstance(node, Function))
     return sorted(
         SourceReadOut(file, one.lineno, one.end_lineno or one.lineno) for one in functions if _only_reads_out(one)
     )
 
 
-def _only_reads_out(function: _Function) -> bool:
+def _only_reads_out(function: Function) -> bool:
     inside = [*written_in(function, but=(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
     if not any(map(_reads_out, inside)) or any(map(_gives_a_value, inside)):
         return False
@@ -54,7 +54,7 @@ def _leaves_any(node: ast.AST, tensors: Collection[str], outer: Collection[str])
         elsewhere = any(not _is_local(target, outer) for target in _targets(node))
         return elsewhere and node.value is not None and _has_any(node.value, tensors)
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and last_name(node.value.func) != "print":
-        return any(_has_any(one, tensors) for one in (node.value.func, *_arguments(node.value)))
+        return any(_has_any(one, tensors) for one in (node.value.func, *arguments(node.value)))
     return False
 
 
@@ -95,12 +95,8 @@ def _targets(node: _Assignment) -> list[ast.expr]:
     return [part for one in whole for part in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
 
 
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
-
-
 def _bound(target: ast.expr) -> Iterator[str]:
-    return (one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return names_stored(ast.walk(target))
 
 
 def _is_local(target: ast.expr, outer: Collection[str]) -> bool:

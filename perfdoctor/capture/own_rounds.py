@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.capture.own_calls import text_of
+from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Loop
 from perfdoctor.recording.own_source import SourceRounds
 from perfdoctor.results.edits import written_in
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # What runs at another time, or in rounds of its own.
-_OTHERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, *_LOOPS)
+_OTHERS = (*RUN_ELSEWHERE, ast.For, ast.AsyncFor, ast.While)
 
 
 def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[SourceRounds]:
@@ -26,7 +26,7 @@ def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
         RecursionError: it has expressions of thousands of terms.
     """
     for loop in ast.walk(tree):
-        if not isinstance(loop, _LOOPS):
+        if not isinstance(loop, Loop):
             continue
         for node in written_in(loop, but=_OTHERS):
             if not (isinstance(node, ast.If) and _asks_remainder(node.test) and text_of(lines, node.test)):

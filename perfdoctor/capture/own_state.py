@@ -6,14 +6,12 @@ A replay buffer is such: each round adds to it, or sets the priorities by which 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from perfdoctor.capture.own_loops import WRITES
+from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Loop, Place, arguments, names_imported
 from perfdoctor.recording.own_source import SourceState
 from perfdoctor.results.edits import written_in
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_Loop = ast.For | ast.AsyncFor | ast.While
 
 
 def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
@@ -29,10 +27,10 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    imported = {name for node in ast.walk(tree) for name in _imported(node)}
+    imported = {*names_imported(ast.walk(tree))}
     found: set[SourceState] = set()
-    for loop in (node for node in ast.walk(tree) if isinstance(node, _Loop)):
-        inside = [*written_in(loop, but=_FUNCTIONS)]  # what runs in each round
+    for loop in (node for node in ast.walk(tree) if isinstance(node, Loop)):
+        inside = [*written_in(loop, but=RUN_ELSEWHERE)]  # what runs in each round
         made = {ast.unparse(node) for node in inside if _gets_a_value(node)}
         changes = [
             (path, node) for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
@@ -46,18 +44,13 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     return sorted(found)
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
-
-
 def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else ()
 
 
 def _gets_a_value(node: ast.AST) -> bool:
     """Whether it is a name or an attribute that gets another value."""
-    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
+    return isinstance(node, Place) and isinstance(node.ctx, ast.Store)
 
 
 def _changed(node: ast.AST) -> str:
@@ -89,8 +82,7 @@ def _is_given(statement: ast.AST, things: Collection[str]) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return False
-    given = (*call.args, *(one.value for one in call.keywords))
-    return any(_path(one) in things for one in given if isinstance(one, ast.Name | ast.Attribute))
+    return any(_path(one) in things for one in arguments(call) if isinstance(one, Place))
 
 
 def _path(node: ast.expr) -> str:
@@ -103,4 +95,4 @@ def _path(node: ast.expr) -> str:
 
 def _names(value: ast.AST) -> set[str]:
     """The variables and attributes of which an expression is made."""
-    return {_path(node) for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute)} - {""}
+    return {_path(node) for node in ast.walk(value) if isinstance(node, Place)} - {""}

@@ -1,0 +1,30 @@
+"""Python's syntax, as all go through it who read the job's own source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Loop = ast.For | ast.AsyncFor | ast.While
+Place = ast.Name | ast.Attribute
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# What is written in a function or a loop and runs at another time.
+RUN_ELSEWHERE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def names_stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Of some nodes the names that get a value, each as often as it gets one."""
+    return (one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+
+def names_imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The names under which some nodes import something; of a module in a package that of the package."""
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
+
+
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """What a call is given, by place and by name."""
+    return [*call.args, *(one.value for one in call.keywords)]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from perfdoctor.capture.own_calls import text_of
 from perfdoctor.capture.own_made_again import find_made_again
+from perfdoctor.capture.own_parameters import find_by_parameter
 from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Function, Loop, Place
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
@@ -59,6 +60,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers)]
         found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
+        found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
         for block in _blocks([scope, *inside]):
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
     found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]

@@ -44,6 +44,10 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.made_again", line=line, share=share, pieces=pieces)
         case detours.COPIED:
             return advise("detours.copied", line=line, share=share, pieces=pieces)
+        case detours.AVERAGED:
+            return advise("detours.averaged", line=line, share=share, pieces=pieces)
+        case detours.DESCENDED:
+            return advise("detours.descended", line=line, share=share, pieces=pieces)
         case _:
             return advise("detours.listed", line=line, share=share, pieces=pieces)
 

@@ -33,6 +33,11 @@ _DATA = {
     "there is {} so far": "到目前为止的数据是 {}",
     "in place of one_hot and the product": "代替 one_hot 和乘法",
     "in place of both": "代替两次反向传播",
+    "in place of the loop": "代替这个循环",
+    "once, before the first step": "只做一次，在第一步之前",
+    "where the rate changes: optimizer.param_groups[0]['lr'] = rate": (
+        "学习率变化时：optimizer.param_groups[0]['lr'] = rate"
+    ),
     "at the top of the file": "写在文件开头",
     "in place of the call": "代替这次调用",
     "the first time": "第一次",

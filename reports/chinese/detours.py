@@ -71,3 +71,17 @@ def listed(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"在 {line} 先用一次调用把数组合在一起，再由它创建张量",
         f"{percent(share)} 的时间花在那里：由列表创建张量时，要经过 Python 逐个取数。",
     )
+
+
+def averaged(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 用一次调用求所有参数的平均",
+        f"{percent(share)} 的时间花在那里：逐个参数处理，每个都要经过 Python 和单独的调用。",
+    )
+
+
+def descended(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 用一次调用更新所有参数",
+        f"{percent(share)} 的时间花在那里：逐个参数处理，每个都要经过 Python 和单独的调用。",
+    )

@@ -120,3 +120,23 @@ def listed(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"torch.as_tensor(numpy.stack({made}){rest})  # of arrays\n"
         f"# of tensors: torch.stack({made}); of numbers, keep all of them in one tensor and index that",
     )
+
+
+def averaged(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    average = "torch.optim.swa_utils.get_ema_multi_avg_fn({})([*{}], [*{}], 0)  # in place of the loop"
+    return Fix(
+        f"Average all parameters in one call at {line}",
+        f"{percent(share)} of the time goes there: parameter by parameter, through Python and by calls of their own.",
+        "\n".join(average.format(weight, kept, new) for kept, new, weight in pieces),
+    )
+
+
+def descended(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    over, step, _ = pieces[0]
+    return Fix(
+        f"Update all parameters in one call at {line}",
+        f"{percent(share)} of the time goes there: parameter by parameter, through Python and by calls of their own.",
+        f"optimizer = torch.optim.SGD({over}, lr={step}, fused=True)  # once, before the first step\n"
+        "optimizer.step()  # in place of the loop\n"
+        "# where the rate changes: optimizer.param_groups[0]['lr'] = rate",
+    )

@@ -895,6 +895,19 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
 
 
 @check
+def one_call_does_to_all_parameters_what_the_loop_did() -> None:
+    net, kept, rate = small_model(), small_model(), 0.1
+    net(torch.randn(4, 8)).sum().backward()
+    names: dict[str, Any] = {"torch": torch, "net": net, "kept": kept, "rate": rate}
+    expected = [0.9 * one + 0.1 * other for one, other in zip(kept.parameters(), net.parameters(), strict=True)]
+    run("detours.averaged", names, pieces=(("kept.parameters()", "net.parameters()", "1 - rate"),))
+    assert all(map(torch.allclose, kept.parameters(), expected))
+    lower = [one - rate * one.grad for one in net.parameters() if one.grad is not None]
+    run("detours.descended", names, pieces=(("net.parameters()", "rate", ""),))
+    assert all(map(torch.allclose, net.parameters(), lower))
+
+
+@check
 def a_mask_is_made_once_for_each_length() -> None:
     first, *rest = advice("detours.made_again", pieces=(("torch.triu(torch.ones(n, n))", "n", "mask"),)).split("\n")
     names: dict[str, Any] = {"torch": torch}

@@ -166,3 +166,47 @@ def test_other_ways() -> None:
         ("listed", "torch.tensor", "[rows[i] for i in some]", "dtype=torch.float32")
     ]
     assert not found("x = torch.tensor([2 * i for i in some])\n")
+
+
+PAIR = "for p, q in zip(net.parameters(), target.parameters()):\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "weight"),
+    [
+        ("q.data.copy_(tau * p.data + (1 - tau) * q.data)", "1 - tau"),
+        ("q.data.mul_(1.0 - tau)\nq.data.add_(tau * p.data)", "1.0 - tau"),
+        ("q.data.mul_(1 - tau)\ntorch.add(q.data, p.data, alpha=tau, out=q.data)", "1 - tau"),
+        ("q.mul_(decay).add_(p.detach(), alpha=1 - decay)", "decay"),
+        ("q.data.lerp_(p.data, 1 - decay)", "decay"),
+        ("q.data.lerp_(p.data, 0.5 * rate)", "1 - (0.5 * rate)"),
+        ("q.data = q.data * self.m + p.data * (1. - self.m)", "self.m"),
+        # No mean, a plain copy, and something else besides.
+        ("q.data = q.data * self.m + p.data * 0.5", None),
+        ("q.data.copy_(p.data)", None),
+        ("q.data.lerp_(p.data, rate)\nseen.append(q)", None),
+        ("q.data = tau * p.data + (1 - tau) * q.data * p.data", None),
+    ],
+)
+def test_the_mean_of_two_models_is_kept_parameter_by_parameter(body: str, weight: str | None) -> None:
+    expected = [("averaged", "target.parameters()", "net.parameters()", weight)] if weight else []
+    assert found(PAIR + indent(body, "    ")) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("for p in ps:\n    p.data += -lr * p.grad", ("descended", "ps", "lr", "")),
+        ("for p in ps:\n    p.data.sub_(p.grad.data * 0.1)", ("descended", "ps", "0.1", "")),
+        ("for p in ps:\n    if p.grad is not None:\n        p -= lr * p.grad", ("descended", "ps", "lr", "")),
+        ("for n, p in m.named_parameters():\n    p.data = p.data - lr * p.grad",
+         ("descended", "m.parameters()", "lr", "")),
+        # A step of another kind, and what is no step.
+        ("for p in ps:\n    p.data -= lr * p.grad / (p.grad.norm() + 1)", None),
+        ("for p in ps:\n    log(p.grad.norm())", None),
+        ("for p in ps:\n    p.grad = None", None),
+        ("for x in xs:\n    x += 1", None),
+    ],
+)  # fmt: skip
+def test_parameters_are_moved_one_by_one(source: str, expected: tuple[str, ...] | None) -> None:
+    assert found(source) == ([expected] if expected else [])

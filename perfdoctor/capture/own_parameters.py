@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from math import isclose
 
 from perfdoctor.capture.own_syntax import Place
 from perfdoctor.knowledge.detours import AVERAGED, DESCENDED, SAME_DATA
@@ -39,6 +41,8 @@ def find_by_parameter(statement: ast.stmt) -> Iterator[_Found]:
 def _averaged(body: Sequence[ast.stmt], pairs: dict[str, str]) -> Iterator[_Found]:
     """A mean that is kept of parameters: so much of what it was, and the rest of what they are now."""
     one, other = pairs
+    if any("state_dict" in over or "buffers" in over for over in pairs.values()):  # counts are among them
+        return
     for kept, new in ((one, other), (other, one)):
         weights = _weights(body, kept, new)
         if weights is not None and _are_one(*weights):
@@ -76,6 +80,8 @@ def _rest_of_one(weight: str) -> str:
 
 def _are_one(weight: str, rest: str) -> bool:
     """Whether one weight is what the other leaves of one, as they are written."""
+    with suppress(ValueError):
+        return isclose(float(weight) + float(rest), 1)
     return any(_rest_of_one(one) == other for one, other in ((weight, rest), (rest, weight)))
 
 

@@ -181,7 +181,10 @@ PAIR = "for p, q in zip(net.parameters(), target.parameters()):\n"
         ("q.data.lerp_(p.data, 1 - decay)", "decay"),
         ("q.data.lerp_(p.data, 0.5 * rate)", "1 - (0.5 * rate)"),
         ("q.data = q.data * self.m + p.data * (1. - self.m)", "self.m"),
+        ("q.data.copy_(0.995 * q.data + 0.005 * p.data)", "0.995"),
+        ("q.data.mul_(alpha).add_(1 - alpha, p.data)", "alpha"),
         # No mean, a plain copy, and something else besides.
+        ("q.data.copy_(0.995 * q.data + 0.05 * p.data)", None),
         ("q.data = q.data * self.m + p.data * 0.5", None),
         ("q.data.copy_(p.data)", None),
         ("q.data.lerp_(p.data, rate)\nseen.append(q)", None),
@@ -191,6 +194,7 @@ PAIR = "for p, q in zip(net.parameters(), target.parameters()):\n"
 def test_the_mean_of_two_models_is_kept_parameter_by_parameter(body: str, weight: str | None) -> None:
     expected = [("averaged", "target.parameters()", "net.parameters()", weight)] if weight else []
     assert found(PAIR + indent(body, "    ")) == expected
+    assert not found(PAIR.replace("parameters", "buffers") + indent(body, "    "))
 
 
 @pytest.mark.parametrize(

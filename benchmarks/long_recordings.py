@@ -25,6 +25,7 @@ from perfdoctor.recording.schema import (
     CodeSample,
     Event,
     InterpreterSample,
+    LoaderSample,
     Mark,
     Reading,
     Sample,
@@ -37,7 +38,7 @@ from tests.recordings import packing
 
 S = TypeVar("S", ThreadSample, Reading)
 TARGET_S = 10.0
-REPEATED = (ThreadSample, Reading, CodeSample, InterpreterSample, Mark, StackMissed, StackSegment)
+REPEATED = (ThreadSample, Reading, CodeSample, InterpreterSample, LoaderSample, Mark, StackMissed, StackSegment)
 COUNTERS = ("run_ns", "delay_ns", "voluntary", "involuntary", "minor_faults", "major_faults")
 
 

@@ -86,7 +86,9 @@ class SupplierClassifier:
         return self._peer_shares(supplier, time_ns) if supplier.channel else self._first(supplier, time_ns)
 
     def of_servers(self, pid: int, time_ns: int) -> Shares:
-        """What processes outside of the job's tree do that serve one of it through a connection; ``IDLE`` if nothing.
+        """What processes do that serve one of the job through a connection; ``IDLE`` if nothing.
+
+        They are none of the job's tree, or were started by the trainer and wait on connections themselves.
 
         Args:
             pid: whom they serve.
@@ -94,7 +96,20 @@ class SupplierClassifier:
         """
         children = self.job.processes.children_of(pid)
         peers = [peer for peer in children if peer.channel == "tcp" and peer.alive_at(time_ns)]
-        return equally(filter(None, (self._peer_shares(peer, time_ns) for peer in peers)))
+        served = equally(filter(None, (self._peer_shares(peer, time_ns) for peer in peers)))
+        if served:
+            return served
+        answers = (self._first(server, time_ns) for server in self._own_servers(pid) if server.alive_at(time_ns))
+        # One that waits for the network itself is no more known to be asked than whatever else may be.
+        return equally(shares for shares in answers if shares and shares[0].cause != NETWORK_READ)
+
+    def _own_servers(self, pid: int) -> list[Process]:
+        """Helpers of a trainer that it, or a loader worker of its, may ask through connections."""
+        asking = self.job.processes.by_pid[pid]
+        if asking.role == "other":
+            return []
+        helpers = self.job.processes.helpers_of(asking.trainer_pid or pid)
+        return [one for one in helpers if not one.channel and self.job.threads.waits_on_network(one.pid)]
 
     def _first(self, supplier: Process, time_ns: int) -> Shares:
         seen = self.job.observe(supplier, time_ns)
@@ -161,6 +176,22 @@ def _blocked(classifier: SupplierClassifier, seen: Observation) -> Shares | None
         return None
     cause = blocked_cause(classifier.job, seen, seen.time_ns, seen.location, classifier.writing)
     return all_of(cause, seen.location, seen.target)
+
+
+def _answering(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
+    """The main thread of a server waits for whoever may come, while other threads answer."""
+    if not seen.is_on_network or seen.process.role != "other":
+        return None
+    job = classifier.job
+    busy = ((thread, thread.at(seen.time_ns)) for thread in job.threads.besides_main(seen.pid))
+    working = [
+        running(
+            job, seen.pid, state, seen.time_ns, {INPUT_PREPROCESSING: 1.0}, job.locator.line_of(thread, seen.time_ns)
+        )
+        for thread, state in busy
+        if state.is_busy
+    ]
+    return equally(working) or None
 
 
 def _on_network(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
@@ -242,6 +273,7 @@ SUPPLIER: tuple[Classifier, ...] = (
     _starting,
     _computing,
     _blocked,
+    _answering,
     _on_network,
     _in_lock,
     _in_file,

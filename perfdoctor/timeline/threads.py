@@ -292,6 +292,7 @@ class JobThreads:
             self._by_process.setdefault(thread.pid, []).append(thread)
         self._main: dict[int, ThreadSeries | None] = {}
         self._autograd: dict[int, list[ThreadSeries]] = {}
+        self._on_network: dict[int, bool] = {}
 
     def main(self, pid: int) -> ThreadSeries | None:
         """The main thread of a process.
@@ -344,6 +345,13 @@ class JobThreads:
     def of(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process."""
         return self._by_process.get(pid, [])
+
+    def waits_on_network(self, pid: int) -> bool:
+        """Whether a thread of a process was ever seen waiting on a connection."""
+        if pid not in self._on_network:
+            targets = {target for thread in self.of(pid) for target in thread.targets}
+            self._on_network[pid] = any(target.startswith(NETWORK_TARGETS) for target in targets)
+        return self._on_network[pid]
 
     def besides_main(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process but the main one."""

@@ -88,6 +88,23 @@ def test_who_serves_the_job_from_outside_is_judged_by_what_it_does() -> None:
     assert served("tcp", "socket:tcp", "S", call="epoll_wait") == {"io.network_read": 1.0}, "it waits as well"
 
 
+def asked(*server: object) -> dict[str, float]:
+    """Where the time of a trainer goes that waits on a connection, and has started a process that waits on one."""
+    trainer = [*jobs.process(PID), *jobs.thread(PID, PID, "S", call="recvfrom", target="socket:tcp")]
+    own = [
+        *jobs.process(20, parent=PID, uses_torch=False),
+        *jobs.thread(20, 20, "S", call="poll", target="socket:tcp"),
+        *server,
+    ]
+    (account,) = attribute(jobs.timeline([*trainer, *own, *jobs.stacks(PID, (jobs.OWN,))]))  # type: ignore[list-item]
+    return dict(account.causes().fractions())
+
+
+def test_a_server_that_the_trainer_has_started_is_judged_by_what_its_threads_do() -> None:
+    assert asked(*jobs.thread(21, 20, "R", run=1.0)) == {"cpu.input_preprocessing": 1.0}
+    assert asked(*jobs.thread(21, 20, "S", call="recvfrom", target="socket:tcp")) == {"io.network_read": 1.0}
+
+
 RECEIVES = Frame("/usr/lib/python3.11/multiprocessing/connection.py", "Connection._recv", 395)
 
 

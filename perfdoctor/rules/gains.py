@@ -64,6 +64,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.whole_batches": estimates.UP_TO_ALL,
     "input.no_sleep": estimates.value("share", 0.0),
     "input.draw_many": estimates.known_part(1.0, least=0.5),
+    "input.keep_iterator": estimates.value("share", 0.8),
     "input.draw_ahead": estimates.UP_TO_ALL,
     "input.keep_workers": estimates.ALL,
     "input.longer_epochs": estimates.UP_TO_ALL,

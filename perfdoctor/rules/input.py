@@ -30,7 +30,10 @@ def _sleep_less(case: Case) -> Iterator[Advice]:
 
 
 def _draw_otherwise(case: Case) -> Iterator[Advice]:
-    share = case.share(INPUT_PREPROCESSING)
+    share, first = case.share(INPUT_PREPROCESSING), case.number("first_batches") or 0.0
+    if first >= thresholds.MOSTLY:
+        yield advise("input.keep_iterator", line=case.hot_line(INPUT_PREPROCESSING), first=first, share=first * share)
+        return
     yield advise("input.draw_many", line=case.hot_line(INPUT_PREPROCESSING), share=share)
     yield advise("input.draw_ahead")
 
@@ -150,7 +153,7 @@ INPUT_RULES = (
     Rule(
         INPUT_PREPROCESSING,
         say("input.sampling"),
-        ("worker_busy", "workers_busy"),
+        ("first_batches", "worker_busy", "workers_busy"),
         _draw_otherwise,
         say("input.sampling_refuted"),
         applies=_mostly_sampling,

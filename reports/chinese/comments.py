@@ -11,6 +11,10 @@ _DATA = {
     "as uint8": "以 uint8 传输",
     "better still: make the batch in pinned memory, {}": "更好的做法：直接在锁页内存中生成批次，{}",
     "crops: {}": "裁剪：{}",
+    "once, before the loop": "只做一次，在循环之前",
+    "in each step, in the place of next(iter(loader)) or of a loop that ends early": (
+        "在每一步中，代替 next(iter(loader)) 或提前结束的循环"
+    ),
     "filled by threading.Thread(target=draw, daemon=True), emptied in __iter__": (
         "由 threading.Thread(target=draw, daemon=True) 填充，在 __iter__ 中取出"
     ),

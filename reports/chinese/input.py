@@ -136,6 +136,15 @@ def draw_ahead() -> Fix:
     )
 
 
+def keep_iterator(*, line: str | None, first: float, share: float) -> Fix:
+    return fix(
+        f"保留 {line} 处 DataLoader 的迭代器" if line else "保留 DataLoader 的迭代器",
+        f"在 DataLoader 中花费的时间有 {percent(first)} 用于取迭代器的第一个批次。"
+        f"每个迭代器一开始就抽取整个 epoch 的索引，占用 {percent(share)} 的时间；"
+        "如果迭代器取几个批次就结束，这些索引几乎全部被丢弃。",
+    )
+
+
 def starting() -> str:
     return "重新启动 worker 进程"
 

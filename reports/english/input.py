@@ -203,6 +203,21 @@ def draw_ahead() -> Fix:
     )
 
 
+def keep_iterator(*, line: str | None, first: float, share: float) -> Fix:
+    return Fix(
+        f"Keep the loader's iterator{f' at {line}' if line else ''}",
+        f"{percent(first)} of the time in loaders goes to the first batch of an iterator. Each iterator draws the "
+        f"indices of a whole epoch when it begins, and that takes {percent(share)} of the time; where one ends after a "
+        "few batches, nearly all of them are thrown away.",
+        """\
+def endless(loader):
+    while True:
+        yield from loader
+batches = endless(loader)  # once, before the loop
+batch = next(batches)  # in each step, in the place of next(iter(loader)) or of a loop that ends early""",
+    )
+
+
 def starting() -> str:
     return "Starting loader workers again and again"
 

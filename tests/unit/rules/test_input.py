@@ -495,6 +495,14 @@ def test_a_slow_sampler_is_not_helped_by_workers() -> None:
     assert "indices" not in fast.fixes[0].title
 
 
+@pytest.mark.parametrize(("first_batches", "title"), [(1.0, "Keep the loader's iterator"), (0.1, "Draw many batches")])
+def test_iterators_that_draw_an_epoch_for_a_batch_are_kept(first_batches: float, title: str) -> None:
+    numbers = {"first_batches": first_batches}
+    found = first(job(0.5, 0, numbers=numbers, trainer={"own_sampling": 0.45}, settings={"cores": 8.0}))
+    assert found.fixes[0].title.startswith(title)
+    assert found.fixes[0].predicted_speedup == pytest.approx(2.0)
+
+
 def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
     found = first(job(0.1, 1, numbers={"workers_busy": 0.82, "job_cores": 1.9}, settings={"cores": 2.0}))
     assert "preparing them takes cores that the trainer's arithmetic needs" in found.fixes[0].why

@@ -279,7 +279,7 @@ def _on_network(classifier: TrainerClassifier, seen: Observation) -> Shares | No
     """It waits for another host, or for a server on this one: then for what that does."""
     if not seen.is_on_network or _sends(seen):
         return None
-    if seen.location.phase == "logging":
+    if seen.location.phase == "logging" or seen.location.tells_results:
         return all_of(LOG_WRITE, seen.location, seen.target)
     server = SupplierClassifier.of(classifier.context, seen.pid).of_servers(seen.pid, seen.time_ns)
     return server or all_of(NETWORK_READ, seen.location, seen.target)

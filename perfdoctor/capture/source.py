@@ -160,6 +160,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     from perfdoctor.capture.own_draws import find_draws
     from perfdoctor.capture.own_loops import find_loops
     from perfdoctor.capture.own_read_outs import find_read_outs
+    from perfdoctor.capture.own_results import find_results
     from perfdoctor.capture.own_rounds import find_rounds
     from perfdoctor.capture.own_state import find_stateful
 
@@ -168,6 +169,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     yield from find_draws(file, tree)
     yield from find_stateful(file, tree)
     yield from find_read_outs(file, tree)
+    yield from find_results(file, tree)
     yield from find_rounds(file, tree, lines)
     yield from find_detours(file, tree, lines)
 

@@ -179,6 +179,8 @@ NO_GRADIENTS = frozenset(("no_grad", "inference_mode", "set_grad_enabled"))
 # Methods of tensors that give numbers, and functions that do; attributes that say what a tensor is like; and arguments
 # of functions that change one in its place.
 READS_OUT = frozenset(("item", "tolist", "numpy", "float", "int", "bool", "len"))
+# Of those, what is only ever called of a tensor to have its value as a number.
+GIVES_NUMBERS = frozenset(("item",))
 DESCRIBES = frozenset(("shape", "dtype", "device", "training"))
 IN_PLACE = frozenset(("out", "inplace"))
 # What is given a model's parameters and makes nothing of them.

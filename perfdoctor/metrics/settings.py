@@ -99,7 +99,7 @@ Settings = dict[str, str | float]
 # What is often done in some rounds of a loop only, and which locations belong to it.
 _DONE_AT_TIMES: Mapping[str, Callable[[CodeLocation], bool]] = MappingProxyType({
     "saves_when": lambda location: location.phase == "saving",
-    "logs_when": lambda location: location.phase == "logging",
+    "logs_when": lambda location: location.phase == "logging" or location.tells_results,
     "evaluates_when": lambda location: location.evaluates,
 })  # fmt: skip
 

@@ -136,6 +136,20 @@ class SourceReadOut(NamedTuple):
     last_line: int
 
 
+class SourceResult(NamedTuple):
+    """A statement in a loop of the job's own that hands over numbers read out of tensors, and takes nothing back.
+
+    Attributes:
+        file: as stacks name it.
+        line: its first, from 1.
+        last_line: its last.
+    """
+
+    file: str
+    line: int
+    last_line: int
+
+
 class SourceDetour(NamedTuple):
     """Statements of the job's own that do again what was done before, or more than is used.
 
@@ -161,12 +175,22 @@ class SourceDetour(NamedTuple):
 
 
 OwnSource = (
-    SourceLine | SourceCall | SourceLoop | SourceDraw | SourceReadOut | SourceRounds | SourceState | SourceDetour
+    SourceLine
+    | SourceCall
+    | SourceLoop
+    | SourceDraw
+    | SourceReadOut
+    | SourceRounds
+    | SourceState
+    | SourceResult
+    | SourceDetour
 )
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
 
 
-def lines_of(rows: Iterable[SourceLoop | SourceReadOut | SourceRounds | SourceState]) -> set[tuple[str, int]]:
+def lines_of(
+    rows: Iterable[SourceLoop | SourceReadOut | SourceRounds | SourceState | SourceResult],
+) -> set[tuple[str, int]]:
     """All lines of some rows, each with its file."""
     return {(row.file, line) for row in rows for line in range(row.line, row.last_line + 1)}

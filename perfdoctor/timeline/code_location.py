@@ -51,6 +51,7 @@ class CodeLocation:
             backward pass, or a block that is computed anew.
         precedes_model: of code below a call of the model, a later line of the same function calls one too: it may
             prepare that, as a batch that an agent learns from after it has acted.
+        tells_results: of code below the model's call, it is called to be given numbers that were read out of tensors.
     """
 
     phase: str
@@ -63,6 +64,7 @@ class CodeLocation:
     leads_to_backward: bool = False
     called_back: bool = False
     precedes_model: bool = False
+    tells_results: bool = False
 
     @property
     def part_of_step(self) -> str:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
-from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop, SourceReadOut, SourceRounds, SourceState
+from perfdoctor.recording.own_source import (
+    SourceCall,
+    SourceLine,
+    SourceLoop,
+    SourceReadOut,
+    SourceResult,
+    SourceRounds,
+    SourceState,
+)
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
@@ -92,7 +100,7 @@ class JobTimeline:
 
     def __init__(self, recording: Recording) -> None:
         rows = recording.rows
-        self.profiles, self.trials = rows(Profile), rows(TrialSeen)
+        self.profiles, self.trials, self.flight_dumps = rows(Profile), rows(TrialSeen), rows(FlightDump)
         self.source_lines, self.source_calls, self.source_states = rows(SourceLine), rows(SourceCall), rows(SourceState)
         self.source_loops, self.source_rounds = rows(SourceLoop), rows(SourceRounds)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
@@ -100,13 +108,13 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code, threads)
-        self.stacks = Stacks.read(recording.stacks(), self.source_calls, rows(SourceReadOut), self.source_loops)
+        read_outs, results = rows(SourceReadOut), rows(SourceResult)
+        self.stacks = Stacks.read(recording.stacks(), self.source_calls, read_outs, self.source_loops, results)
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)
         self.threads = JobThreads(threads, self.gpus.processes, main_threads, started)
         self.waits = {row.pid: row for row in rows(WaitSeen)}
-        self.flight_dumps = rows(FlightDump)
         self.code = _of_main_threads(code, self.threads)
         marks = read_marks(recording)
         self.steps = {pid: Steps(found) for pid, found in marks.items()}

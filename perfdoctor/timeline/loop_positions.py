@@ -16,7 +16,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.beside_training import RESULTS
 from perfdoctor.knowledge.frames import Frame, is_own, package_of, runs_training_loop
 from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS
-from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, lines_of
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
 
@@ -30,6 +30,7 @@ def with_loop_positions(
     main_threads: Iterable[Mapping[int, float]],
     calls: Sequence[SourceCall] = (),
     loops: Iterable[SourceLoop] = (),
+    results: Iterable[SourceResult] = (),
 ) -> list[CodeLocation]:
     """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
 
@@ -46,8 +47,10 @@ def with_loop_positions(
         main_threads: per main thread, how long it was seen in each stack, by the stack's index.
         calls: in the source of the job's own.
         loops: likewise.
+        results: statements of it that hand over numbers read out of tensors.
     """
     found, rounds = list(locations), [loop for loop in loops if loop.carries]
+    told = lines_of(results)
     written, in_graph = _backward_lines(calls), {(one.file, one.function) for one in calls if one.callee == GRADIENT}
     for amounts in main_threads:
         models, backwards = (_lines_of(phase, stacks, found, amounts) for phase in ("forward", "backward"))
@@ -63,7 +66,9 @@ def with_loop_positions(
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
                 leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
                 phase = "logging" if logs else "other"
-                found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
+                tells = side == AFTERWARDS and any((frame.file, frame.line) in told for frame in stack)
+                position = replace(found[number], phase=phase, detail=side)
+                found[number] = replace(position, leads_to_backward=leads, tells_results=tells)
     return found
 
 

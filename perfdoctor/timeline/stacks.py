@@ -21,7 +21,7 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
-from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
@@ -144,6 +144,7 @@ class Stacks:
         calls: Sequence[SourceCall] = (),
         read_outs: Sequence[SourceReadOut] = (),
         loops: Sequence[SourceLoop] = (),
+        results: Sequence[SourceResult] = (),
     ) -> Stacks:
         """Reads what py-spy or perfdoctor wrote.
 
@@ -152,6 +153,7 @@ class Stacks:
             calls: in the source of the job's own.
             read_outs: functions of it that only read values out.
             loops: in it.
+            results: statements of it that hand over numbers read out of tensors.
         """
         stacks, empty = cls(), SeenStack(Frame)
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -166,7 +168,7 @@ class Stacks:
         stacks._find_training_threads()
         mains = [one.amounts_ns() for one in stacks.series if one.is_main]
         stacks.locations = with_hooks(stacks.frames, stacks.locations, read_outs)
-        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls, loops)
+        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls, loops, results)
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
         stacks.locations = with_calls_below(stacks.frames, stacks.locations, mains)
         return stacks

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, CodeLocation, is_beside, locate
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 
@@ -141,6 +141,15 @@ def test_what_is_sent_or_written_below_the_call_is_logged_and_above_it_belongs_t
     amounts = [{0: 5.0, 1: 5.0, 2: 5.0}]
     found = with_loop_positions(loop, [locate(stack) for stack in loop], amounts)
     assert [(one.phase, one.detail) for one in found] == [("other", PREPARES), ("forward", ""), ("logging", AFTERWARDS)]
+
+
+def test_who_is_given_results_below_the_call_is_told_them() -> None:
+    loop = [(main(20), own(7)), (main(22), MODULE), (main(25), own(7)), (main(26), own(7))]
+    results = [SourceResult(main(20).file, line, line) for line in (20, 25)]
+    found = with_loop_positions(
+        loop, [locate(stack) for stack in loop], [dict.fromkeys(range(4), 5.0)], results=results
+    )
+    assert [one.tells_results for one in found] == [False, False, True, False]
 
 
 BACKWARD = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)

@@ -136,7 +136,7 @@ PREPARED: dict[str, frozenset[str]] = {
     "sound": frozenset(("torchaudio", "librosa", "soundfile", "audioread", "resampy", "torch_audiomentations")),
     "video": frozenset(("av", "decord", "torchcodec", "moviepy", "pytorchvideo")),
     "text": frozenset((
-        "tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy", "re", "json", "csv", "html",
+        "tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy", "re", "html",
         "string", "textwrap",
     )),
     "arrays": frozenset(("numpy", "scipy", "pandas")),

@@ -304,6 +304,7 @@ TABLE: dict[str, str | float] = {"dataset": "rows of a table"}
         ({"re": 0.6, "": 0.4}, {}, ["Do the part that never changes once", "Make a.py:3 f cheaper"]),
         ({"PIL": 0.6}, {"gpus": 1.0}, ["Make", "Do the part", "Decode on the GPU", "Augment whole batches on the GPU"]),
         ({"librosa": 0.6}, {"gpus": 1.0}, ["Make", "Do the part"]),
+        ({"json": 0.6, "": 0.4}, {}, ["Make", "Do the part"]),
         ({"": 1.0}, {"gpus": 1.0}, ["Make", "Do the part", "Augment whole batches on the GPU"]),
         ({"datasets": 0.6}, {"dataset": "arrow"}, ["Read the dataset's rows in order", "Make", "Do the part"]),
         ({"datasets": 0.01}, {"dataset": "arrow"}, ["Make", "Do the part"]),

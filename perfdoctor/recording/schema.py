@@ -134,11 +134,7 @@ class StackSegment(NamedTuple):
 
 
 class StackMissed(NamedTuple):
-    """A sample of the Python stacks of a process that failed, because one of them changed while it was read.
-
-    Attributes:
-        ident: Python's identifier of the thread whose stack that was.
-    """
+    """A sample of the stack of a Python thread, ``ident``, that failed, because it changed while it was read."""
 
     time_ns: int
     pid: int
@@ -149,7 +145,7 @@ class LoaderSample(NamedTuple):
     """How far an iterator of a loader was, when the main thread of a process took a batch from it.
 
     Attributes:
-        iterator: its address; the next one may have the same.
+        iterator: its address, which the next one may have as well.
         given: how many batches it had given before.
     """
 

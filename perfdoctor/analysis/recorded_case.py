@@ -21,7 +21,7 @@ from perfdoctor.attribution.share import SLEEP
 from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.arithmetic import fresh_memory, in_double
+from perfdoctor.metrics.arithmetic import fresh_memory, in_double, reducing_by_number
 from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.loaders import first_batches, taken_by_file
@@ -65,6 +65,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     double = in_double(job)
     put(accounted.job, "double_precision", double and double.part)
     put(accounted.job, "double_unfolding", double and double.unfolding)
+    put(accounted.job, "reducing_by_number", reducing_by_number(job) or None)
     put(accounted.job, "fresh_memory", fresh_memory(job))
     unused = unused_pass(job.source_calls)
     put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))

@@ -116,6 +116,7 @@ _BOOKKEEPING = _any_of(
 _KERNEL = _any_of(
     {
         r"FvPPcPKl+E+11callback_fn|6native.*vPPcPKll": "TensorIterator's inner loops",
+        r"TensorIteratorBase(?:C[12]ERKS0_|19foreach_reduced_elt|22select_all_keeping_dim)": "reductions, by number",
         r"2at3vec|3vec\d+[A-Z]": "at::vec, vectors of a CPU",
         r"6native\d*(?:AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)": "copies per instruction set",
         r"6native.*(?:[Kk]ernel|[a-z\d_]cpu[_E]|\d+cpu_|_omp_fn|vectorized_|cascade_sum)": "ATen's kernels by name",
@@ -140,6 +141,11 @@ _KERNEL = _any_of(
 # Of these, what finds out whether a tensor has a NaN: it is compared with itself, and whether any element differs
 # (aten/src/ATen/native/TensorCompare.cpp, isnan; torch/csrc/autograd/engine.cpp, AnomalyMode).
 _CHECK = re.compile(r"\dne_kernel|\dor_kernel_impl")
+# What a reduction sets up anew for each number that it puts out, where it has no vectors of a CPU for that: an iterator
+# (aten/src/ATen/TensorIterator.cpp, foreach_reduced_elt; aten/src/ATen/native/cpu/Reduce.h, binary_kernel_reduce).
+_BY_NUMBER = re.compile(r"TensorIteratorBase(?:C[12]ERKS0_|19foreach_reduced_elt|22select_all_keeping_dim)")
+# What goes over a tensor's elements: once in an operation, and once for each number in such a reduction.
+_WALKS = re.compile(r"TensorIteratorBase15serial_for_each|8internal15serial_for_each|2at10DimCounter")
 # Code that lays a convolution out window by window for BLAS, as ATen does with what oneDNN has no kernels for.
 _UNFOLDS = _any_of(
     {
@@ -234,6 +240,16 @@ def bits(image: str, symbol: str) -> int | None:
 def unfolds(symbol: str) -> bool:
     """Whether a kernel lays windows of a convolution out for BLAS."""
     return _UNFOLDS.search(symbol) is not None
+
+
+def reduces_by_number(symbol: str) -> bool:
+    """Whether code sets up what a reduction needs for one number that it puts out."""
+    return _BY_NUMBER.search(symbol) is not None
+
+
+def walks(symbol: str) -> bool:
+    """Whether code begins to go over a tensor's elements, which is arithmetic where a reduction does so by number."""
+    return _WALKS.search(symbol) is not None
 
 
 def _in_torch(symbol: str) -> CodeKind:

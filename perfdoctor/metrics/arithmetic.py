@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from statistics import fmean
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PAGE_BYTES
-from perfdoctor.knowledge.symbols import bits, unfolds
+from perfdoctor.knowledge.symbols import bits, reduces_by_number, unfolds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.job import JobTimeline
@@ -35,23 +36,41 @@ class DoublePrecision(NamedTuple):
 
 def in_double(job: JobTimeline) -> DoublePrecision | None:
     """The trainers' arithmetic in double precision; None where too little was seen."""
-    mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
-    tids = {main.tid for main in mains if main is not None}
-    named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
     seen: Counter[int | None] = Counter()
     unfolding = 0
-    columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
-    for (tid, image, offset, symbol), count in Counter(zip(*columns, strict=True)).items():
-        if tid in tids:
-            name = symbol or named.get((image, offset), "")
-            width = bits(image, name)
-            seen[width] += count
-            if width == 64 and unfolds(name):
-                unfolding += count
+    for image, name, count in _code_of_trainers(job):
+        width = bits(image, name)
+        seen[width] += count
+        if width == 64 and unfolds(name):
+            unfolding += count
     known = seen[32] + seen[64]
     if known < thresholds.SEEN_STACKS:
         return None
     return DoublePrecision(seen[64] / known, unfolding / max(1, seen[64]))
+
+
+def reducing_by_number(job: JobTimeline) -> float | None:
+    """Part of what the trainers' main threads run that sets reductions up for each number; None where little was seen.
+
+    ``norm`` over another dimension than the last one, ``std`` and ``var`` do so. It is a third to a quarter of what
+    they take where each number is of few elements: the rest is code that others run as well (measured, torch 2.13).
+    """
+    whole = by_number = 0
+    for _, name, count in _code_of_trainers(job):
+        whole += count
+        by_number += count * reduces_by_number(name)
+    return by_number / whole if whole >= thresholds.CODE_SAMPLES else None
+
+
+def _code_of_trainers(job: JobTimeline) -> Iterator[tuple[str, str, int]]:
+    """What the trainers' main threads ran: image, symbol, and how often it was seen."""
+    mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
+    tids = {main.tid for main in mains if main is not None}
+    named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
+    columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
+    for (tid, image, offset, symbol), count in Counter(zip(*columns, strict=True)).items():
+        if tid in tids:
+            yield image, symbol or named.get((image, offset), ""), count
 
 
 def fresh_memory(job: JobTimeline) -> float | None:

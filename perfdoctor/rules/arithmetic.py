@@ -26,6 +26,7 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     if double >= thresholds.MIN_SHARE:
         unfolds = (case.number("double_unfolding") or 0.0) >= thresholds.UNFOLDING
         yield advise("arithmetic.single_precision", part=double, unfolds=unfolds)
+    yield from _reduce_at_once(case)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
     yield from _update_touched_rows(case)
@@ -36,6 +37,13 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     if not case.mean_of("own_beside"):  # it counts as the model's
         yield from compute_rarely(case)
     yield from _use_idle_cores(case)
+
+
+def _reduce_at_once(case: Case) -> Iterator[Advice]:
+    """Reductions of few elements each as operations on whole tensors, where torch has them number by number."""
+    part = (case.number("reducing_by_number") or 0.0) * (case.number("trainer_running") or 0.0)
+    if without_neighbours(case, 2 * part) >= thresholds.REPORTED_SHARE:  # as much goes beside it, at least
+        yield advise("arithmetic.reduce_at_once", part=part)
 
 
 def _keep_activations(case: Case) -> Iterator[Advice]:
@@ -143,7 +151,7 @@ def _how_long_they_wait(case: Case) -> tuple[Message, ...]:
 _COMPUTING = Rule(
     MODEL_COMPUTE,
     say("arithmetic.computing"),
-    ("trainer_running", "trainer_cores", "job_cores", "traced_operators", "own_recomputing"),
+    ("trainer_running", "trainer_cores", "job_cores", "reducing_by_number", "traced_operators", "own_recomputing"),
     _compute_otherwise,
     say("arithmetic.computing_refuted"),
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.knowledge.symbols import CodeKind, classify
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.symbols import CodeKind, classify, reduces_by_number, walks
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample, Symbol
 
@@ -32,6 +33,9 @@ class CodeSamples:
         times, tids, *places = recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
         known = _Kinds({(row.image, row.offset): row.symbol for row in recording.rows(Symbol)})
         kinds = np.array([known[place] for place in zip(*places, strict=True)], dtype=object)
+        by_number = sum(place in known.by_number for place in zip(*places, strict=True))
+        if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
+            kinds[[place in known.walks for place in zip(*places, strict=True)]] = "kernel"
         return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds)
 
     def __len__(self) -> int:
@@ -67,14 +71,25 @@ class CodeSamples:
 
 
 class _Kinds(dict[tuple[str, int, str], CodeKind]):
-    """Kinds of code by image, offset and the symbol that was sampled; each is determined once."""
+    """Kinds of code by image, offset and the symbol that was sampled; each is determined once.
+
+    Attributes:
+        by_number: of these, what sets reductions up for each number that they put out.
+        walks: what goes over elements, in such a reduction for each number and in all operations once.
+    """
 
     def __init__(self, looked_up: dict[tuple[str, int], str]) -> None:
         super().__init__()
         self._looked_up = looked_up
+        self.by_number, self.walks = set[tuple[str, int, str]](), set[tuple[str, int, str]]()
 
     def __missing__(self, place: tuple[str, int, str]) -> CodeKind:
         image, offset, symbol = place
-        kind = classify(image, symbol or self._looked_up.get((image, offset), ""))
+        name = symbol or self._looked_up.get((image, offset), "")
+        kind = classify(image, name)
+        if reduces_by_number(name):
+            self.by_number.add(place)
+        elif walks(name):
+            self.walks.add(place)
         self[place] = kind
         return kind

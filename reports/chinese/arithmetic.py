@@ -32,6 +32,14 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
     )
 
 
+def reduce_at_once(*, part: float) -> Fix:
+    return fix(
+        "元素很少的归约改用对整个张量的运算",
+        f"{percent(part)} 的时间里，torch 为归约输出的每个数单独建立迭代器，随后的遍历通常还要两到三倍的时间："
+        "不在最后一维上的 norm、以及 std 和 var 都是这样。每个数只来自少数元素时，用整张量运算会快很多倍。",
+    )
+
+
 def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
     return fix(
         "把释放的内存留给下一步",

@@ -34,6 +34,18 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
     )
 
 
+def reduce_at_once(*, part: float) -> Fix:
+    return Fix(
+        "Reduce few elements by operations on whole tensors",
+        f"{percent(part)} of the time torch sets an iterator up for each single number that a reduction puts out, and "
+        "as a rule it then walks for two to three times as long: norm over another dimension than the last one does "
+        "so, and std and var. Where each number is of few elements, whole operations are many times as fast.",
+        "length = (x * x).sum(dim).clamp_min(1e-12).sqrt()  # in the place of x.norm(dim=dim)\n"
+        "variance = (x - x.mean(dim, keepdim=True)).square().mean(dim)  # of x.var(dim, correction=0)\n"
+        "# parts need no stack: torch.sqrt((a * a + b * b).clamp_min(1e-12)) for torch.stack([a, b]).norm(dim=0)",
+    )
+
+
 def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
     return Fix(
         "Keep freed memory for the next step",

@@ -845,6 +845,14 @@ def a_pass_without_gradients_makes_the_same() -> None:
 
 
 @check
+def reductions_of_few_elements_are_whole_operations() -> None:
+    x = torch.randn(2, 8, requires_grad=True)
+    names = run("arithmetic.reduce_at_once", {"x": x, "dim": 0}, part=0.2)
+    assert torch.allclose(names["length"], x.norm(dim=0))
+    assert torch.allclose(names["variance"], x.var(0, correction=0))
+
+
+@check
 def what_the_step_need_not_wait_for_runs_in_a_process_of_its_own() -> None:
     names: dict[str, Any] = {"multiprocessing": torch.multiprocessing, "work": os.getpid, "plain_data": None}
     code = advice("interpreter.own_process").replace("pool.submit(work, plain_data)", "done = pool.submit(work)")

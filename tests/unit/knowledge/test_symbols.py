@@ -2,13 +2,14 @@
 
 import pytest
 
-from perfdoctor.knowledge.symbols import classify
+from perfdoctor.knowledge.symbols import classify, reduces_by_number, walks
 
 LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
 ARM_LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
 RECORDED = "_ZN2at12_GLOBAL__N_110CacheEntry22rebuildActiveCallbacksEv"
 LOOKUP = "_ZNK3c104impl13OperatorEntry6lookupENS_14DispatchKeySetE"
 FOR_EACH = "_ZNK2at18TensorIteratorBase15serial_for_eachEN3c1012function_refIFvPPcPKlllEEENS_5RangeE"
+FOR_EACH_REDUCED = "_ZN2at18TensorIteratorBase19foreach_reduced_eltEN3c1012function_refIFvRS0_EEEb"
 FUNCTOR = "_ZN3c104impl28wrap_kernel_functor_unboxed_INS0_6detail31WrapFunctionIntoFunctor_"
 MAX_POOL = "_ZN2at6native12_GLOBAL__N_112cpu_max_poolIfLb0EEEvRKNS_6TensorES5_S5_N3c108ArrayRefIlEE"
 NATIVE = "_ZN2at6native12_GLOBAL__N_1"
@@ -61,6 +62,9 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", "_ZN8arm_gemm11GemmHybridIjjE7executeEv", "kernel"),
         ("libtorch_cpu.so", "sgemm_kernel_NEOVERSEN1", "kernel"),
         ("libtorch_cpu.so", FOR_EACH, "dispatch"),
+        ("libtorch_cpu.so", FOR_EACH_REDUCED, "kernel"),
+        ("libtorch_cpu.so", "_ZN2at18TensorIteratorBaseC2ERKS0_", "kernel"),
+        ("libtorch_cpu.so", "_ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE", "dispatch"),
         ("libtorch_cpu.so", RECORDED, "dispatch"),
         ("libtorch_cpu.so", LOOKUP, "dispatch"),
         ("libtorch_cpu.so", FUNCTOR, "dispatch"),
@@ -100,3 +104,9 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
 )
 def test_classify(image: str, symbol: str, kind: str) -> None:
     assert classify(image, symbol) == kind
+
+
+def test_what_reductions_set_up_for_each_number_is_known() -> None:
+    assert reduces_by_number(FOR_EACH_REDUCED)
+    assert not reduces_by_number(FOR_EACH)
+    assert walks(FOR_EACH)

@@ -201,6 +201,15 @@ def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:
     assert title not in titles(finding("cpu.model_compute", numbers={"double_precision": 0.05}))
 
 
+@pytest.mark.parametrize(("part", "told"), [(0.2, True), (0.005, False)])
+def test_reductions_that_are_set_up_for_each_number_are_told(part: float, told: bool) -> None:
+    """What is set up is a third to a quarter of what they take."""
+    numbers = {"reducing_by_number": part, "trainer_running": 0.9}
+    found = finding("cpu.model_compute", share=0.9, numbers=numbers)
+    assert ("Reduce few elements by operations on whole tensors" in titles(found)) is told
+    assert not told or found.predicted_speedup == pytest.approx(1 / (1 - 3.3 * 0.9 * part))
+
+
 @pytest.mark.parametrize(
     ("place", "backward", "told"), [("", 0.6, None), ("t.py:9 main", 0.02, None), ("t.py:9 main", 0.6, 1.82)]
 )

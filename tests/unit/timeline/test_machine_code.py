@@ -34,3 +34,11 @@ def test_those_of_a_thread_a_kind_and_a_span_are_found() -> None:
 def test_a_thread_takes_the_place_of_another() -> None:
     found = samples().renamed({OTHER: PID}, without={PID})
     assert (found.tids.tolist(), found.kinds.tolist()) == ([PID], ["dispatch"])
+
+
+def test_walks_over_elements_are_arithmetic_where_reductions_are_set_up_for_each_number() -> None:
+    walk = CodeSample(jobs.at(1), PID, "libtorch_cpu.so", 1, "_ZN2at10DimCounter9incrementERKSt5arrayIlLm2EE")
+    by_number = CodeSample(jobs.at(2), PID, "libtorch_cpu.so", 2, "_ZN2at18TensorIteratorBaseC2ERKS0_")
+    with jobs.recorded([walk]) as alone, jobs.recorded([walk, by_number]) as together:
+        assert CodeSamples.read(alone).kinds.tolist() == ["dispatch"]
+        assert CodeSamples.read(together).kinds.tolist() == ["kernel", "kernel"]

@@ -46,6 +46,7 @@ SINGLE, MULTI, FUSED = "single", "multi", "fused"
 # Of embedding tables, that their gradients hold the rows only that a batch touches.
 SPARSE_GRADIENTS = "sparse gradients"
 ADAM = "Adam"  # and AdamW
+ADAGRAD = "Adagrad"
 
 # Of several rows of a setting the first that is seen decides: DeepSpeed and Megatron also use what follows them.
 USES: tuple[Use, ...] = (
@@ -88,7 +89,7 @@ USES: tuple[Use, ...] = (
     # which optimizer it is, of those that have these ways
     _use("update", ADAM, r"torch/optim/adamw?\.py"),
     _use("update", "SGD", r"torch/optim/sgd\.py"),
-    _use("update", "Adagrad", r"torch/optim/adagrad\.py"),
+    _use("update", ADAGRAD, r"torch/optim/adagrad\.py"),
     # what torch.compile has made runs
     _use("compiled", "yes", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py"),
     # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
@@ -168,7 +169,7 @@ OWN_OPERATORS = meaning(r"torch/autograd/function\.py", "", "")
 # Calls in the job's own source that are looked for.
 LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
 # Those of torch.optim that have ``fused`` (its documentation, "Algorithms"), and as what ``update`` names them.
-UPDATES = {"Adam": ADAM, "AdamW": ADAM, "SGD": "SGD", "Adagrad": "Adagrad"}
+UPDATES = {"Adam": ADAM, "AdamW": ADAM, "SGD": "SGD", "Adagrad": ADAGRAD}
 THREADS = frozenset(("set_num_threads",))
 BACKWARD = "backward"
 # torch.autograd.grad, and what makes of its work a part of the graph that a later backward pass goes through.

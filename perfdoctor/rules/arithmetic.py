@@ -7,13 +7,13 @@ from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
-from perfdoctor.knowledge.libraries import ADAM
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import compute_rarely
 from perfdoctor.rules.neighbours import without_neighbours
 from perfdoctor.rules.optimizer import fuse_optimizer, update_share
+from perfdoctor.rules.optimizer_estimates import OF_UPDATE
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.threads import cores_of_arithmetic, limited_threads, sets_threads
 from perfdoctor.rules.verdict import imbalance
@@ -58,7 +58,7 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
 
 def _update_in_one_pass(case: Case) -> Iterator[Advice]:
     """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
-    if case.settings.get("update") == ADAM and _of_update(case) >= thresholds.OPTIMIZER_SHARE:
+    if case.settings.get("update") in OF_UPDATE and _of_update(case) >= thresholds.OPTIMIZER_SHARE:
         yield from fuse_optimizer(case)
 
 

@@ -6,7 +6,7 @@ from perfdoctor.knowledge.libraries import SPARSE_GRADIENTS
 from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from tests.builders.cases import finding, titles
+from tests.builders.cases import changes, finding, titles
 
 
 def test_threads_of_arithmetic_are_as_many_as_physical_cores() -> None:
@@ -189,6 +189,13 @@ def test_an_update_that_queues_for_cores_is_not_counted_with_its_queueing_twice(
     )  # fmt: skip
     assert found.predicted_speedup == pytest.approx(1 / (1 - 0.75 * 0.5))
     assert found.fixes[0].speedup_range == pytest.approx((1 / (1 - 0.56 * 0.25), 1 / (1 - 0.88 * 0.5)))
+
+
+def test_an_update_of_adagrad_goes_over_memory_less_often_in_one_call() -> None:
+    settings: dict[str, str | float] = {"update": "Adagrad"}
+    found = finding("cpu.model_compute", share=0.9, settings=settings, optimizer=0.5)
+    assert found.predicted_speedup == pytest.approx(1 / (1 - 0.65 * 0.5))
+    assert "fused=True" in changes(found)
 
 
 def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:

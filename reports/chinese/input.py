@@ -161,7 +161,9 @@ def keep_workers(*, starts: float | None, life: float | None) -> Fix:
         why += f"一个 worker 进程只存活 {life:.2g} 秒。"
     return fix(
         "在 epoch 之间保留 worker 进程",
-        f"{why}如果已经设置了 persistent_workers，那就是 DataLoader 本身被反复创建：只创建一次即可。",
+        f"{why}如果已经设置了 persistent_workers，那就是 DataLoader 本身被反复创建：只创建一次即可。"
+        "保留的 worker 进程一直使用它们启动时的数据集："
+        "在 epoch 之间改动的内容（例如重新抽取的样本）要移到 __getitem__ 里。",
     )
 
 

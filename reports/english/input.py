@@ -234,7 +234,9 @@ def keep_workers(*, starts: float | None, life: float | None) -> Fix:
         why += f" Each lived about {life:.2g} s."
     return Fix(
         "Keep the workers between epochs",
-        f"{why} If persistent_workers is set already, the DataLoader itself is created again: create it once.",
+        f"{why} If persistent_workers is set already, the DataLoader itself is created again: create it once. Kept "
+        "workers keep the dataset as it was when they started: what changes in it between epochs, draws for instance, "
+        "has to move into __getitem__.",
         "loader = DataLoader(..., persistent_workers=True)  # once, before the loop over epochs",
     )
 

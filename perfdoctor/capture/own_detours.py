@@ -15,6 +15,7 @@ from perfdoctor.knowledge.detours import (
     CONVERTS,
     COPIED,
     COPIES,
+    DERIVES,
     DIMENSION,
     INDEXED_LATE,
     JOINED,
@@ -25,6 +26,7 @@ from perfdoctor.knowledge.detours import (
     LISTED,
     MADE_AGAIN,
     MAKES_OF_LIST,
+    ONE_BY_ONE,
     ONE_HOT,
     ONES_OF_INDEX,
     PRODUCTS,
@@ -63,6 +65,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
         for block in _blocks([scope, *inside]):
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
+            found += [(ONE_BY_ONE, first, last, what) for first, last, what in _one_by_one(block)]
     found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]
     for way, first, last, what in found:
         if text_of(lines, first) and text_of(lines, last):
@@ -295,4 +298,41 @@ def _pass(statement: ast.stmt) -> tuple[str, bool] | None:
             keeps = [one.value for one in given if one.arg == "retain_graph"]
             if name == BACKWARD and len(keeps) == len(given):
                 return ast.unparse(begin), any(isinstance(one, ast.Constant) and bool(one.value) for one in keeps)
+    return None
+
+
+def _one_by_one(block: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt, tuple[str, ...]]]:
+    """Derivatives of the same by several things, each asked for by itself: one right after the other, but for others.
+
+    One call gives them all, of one pass, as long as nothing else of it changes meanwhile.
+    """
+    together: dict[tuple[str, str], list[tuple[ast.stmt, str, str]]] = {}
+    for statement in [*block, ast.Pass()]:
+        if (found := _derivative(statement)) is not None:
+            name, of, by, rest = found
+            same = together.setdefault((of, rest), [])
+            if by not in [one for _, _, one in same]:
+                same.append((statement, name, by))
+            continue
+        for (of, rest), some in together.items():
+            if len(some) > 1:
+                function, of_what = of.split(" ", 1)
+                names, by_what = [one[1] for one in some], [one[2] for one in some]
+                call = f"{function}({of_what}, ({', '.join(by_what)}){rest})"
+                yield some[0][0], some[-1][0], (", ".join(names), call)
+        together = {}
+
+
+def _derivative(statement: ast.stmt) -> tuple[str, str, str, str] | None:
+    """A name that gets a derivative, the function for it and of what, by what, and what else that is given."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Subscript(
+                value=ast.Call(func=function, args=[of, ast.Name(id=by), *others], keywords=given),
+                slice=ast.Constant(value=0),
+            ),
+        ) if last_name(function) in DERIVES and name not in (by, ast.unparse(of)):
+            rest = [*map(ast.unparse, others), *(f"{one.arg}={ast.unparse(one.value)}" for one in given if one.arg)]
+            return name, f"{ast.unparse(function)} {ast.unparse(of)}", by, "".join(f", {one}" for one in rest)
     return None

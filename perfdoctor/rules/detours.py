@@ -38,6 +38,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.one_hot", line=line, share=share, pieces=pieces)
         case detours.TWO_PASSES:
             return advise("detours.two_passes", line=line, share=share, pieces=pieces)
+        case detours.ONE_BY_ONE:
+            return advise("detours.one_by_one", line=line, share=share, pieces=pieces)
         case detours.INDEXED_LATE:
             return advise("detours.indexed_late", line=line, share=share, pieces=pieces)
         case detours.MADE_AGAIN:

@@ -42,6 +42,14 @@ def two_passes(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def one_by_one(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 用一次调用求多个导数",
+        f"{percent(share)} 的时间花在这些调用上，每次调用都要走完被求导量的整个计算图。"
+        "一次调用只走一遍，得到的导数相同。",
+    )
+
+
 def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
     layers = _and([one for one, _, _ in pieces])
     return fix(

@@ -69,6 +69,15 @@ def two_passes(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def one_by_one(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Ask for several derivatives in one call, at {line}",
+        f"{percent(share)} of the time goes into these calls, and each goes through the whole graph of what it is of. "
+        "One call goes through it once for all; the derivatives are the same.",
+        "\n".join(f"{kept} = {new}  # in place of the calls one by one" for kept, new, _ in pieces),
+    )
+
+
 def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
     layers = _and([one for one, _, _ in pieces])
     return Fix(

@@ -893,6 +893,9 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
     twice, table.grad = table.grad, None
     run("detours.two_passes", {"table": table}, pieces=(("(table**2).sum()", "table.sum()", ""),))
     assert torch.equal(table.grad, twice)
+    u, by = (table * table).sum(), {"table": table, "grad": torch.autograd.grad}
+    derived = run("detours.one_by_one", {"u": u, **by}, pieces=(("a,", "grad(u, (table,))", ""),))["a"]
+    assert torch.equal(derived, 2 * table)
     head, x = torch.nn.Linear(3, 4), torch.randn(2, 6, 3)
     late = last_value("detours.indexed_late", {"head": head, "x": x}, pieces=(("head", "x[:, -1]", ""),))
     assert torch.allclose(late, head(x)[:, -1])

@@ -64,6 +64,21 @@ def test_two_passes_go_through_one_graph() -> None:
     assert not found("first.backward(retain_graph=True)\nsecond.backward(gradient)\n")
 
 
+DERIVATIVES = """
+u_x = grad(u, x, torch.ones_like(u), create_graph=True)[0]
+{}u_t = grad(u, t, torch.ones_like(u), create_graph=True)[0]
+u_xx = grad(u_x, x, torch.ones_like(u_x), create_graph=True)[0]
+"""
+
+
+def test_derivatives_of_the_same_are_asked_for_one_by_one() -> None:
+    call = "grad(u, (x, t), torch.ones_like(u), create_graph=True)"
+    assert found(DERIVATIVES.format("")) == [("one_by_one", "u_x, u_t", call, "")]
+    assert not found(DERIVATIVES.format("u = u + 1\n"))  # of something else then
+    assert not found("u_x = grad(u, x)[0]\nu_y = grad(u, x)[0]\n")
+    assert not found("u = grad(u, x)[0]\nu_t = grad(u, t)[0]\n")
+
+
 @pytest.mark.parametrize(
     ("layer", "used", "told"),
     [

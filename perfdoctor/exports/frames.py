@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.recording.own_source import HowWritten, SourceCall
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CodeSample,
@@ -85,7 +85,7 @@ def _thread_samples(recording: Recording) -> pd.DataFrame:
 
 
 def _stacks(recording: Recording) -> pd.DataFrame:
-    stacks = Stacks.read(recording.stacks(), recording.rows(SourceCall))
+    stacks = Stacks.read(recording.stacks(), HowWritten(recording.rows(SourceCall)))
     rows = []
     for series in stacks.series:
         thread = recording.thread_names.get((series.pid, series.ident))

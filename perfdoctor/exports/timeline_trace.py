@@ -14,7 +14,7 @@ from perfdoctor import __version__
 from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
-from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.recording.own_source import HowWritten, SourceCall
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CountedCall, Event, ThreadSample
 from perfdoctor.timeline.counted_steps import CountedSteps, read_counted
@@ -40,7 +40,7 @@ def render(recording: Recording) -> bytes:
     """
     import msgspec
 
-    stacks = Stacks.read(recording.stacks(), recording.rows(SourceCall))
+    stacks = Stacks.read(recording.stacks(), HowWritten(recording.rows(SourceCall)))
     marks = read_marks(recording)
     events = [
         *_names(recording),

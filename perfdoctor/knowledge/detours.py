@@ -5,7 +5,7 @@ from typing import NamedTuple
 # Which detour a statement makes: what is kept is joined anew, cut to its length or growing; a table is multiplied by
 # ones and zeros; two backward passes go through one graph; derivatives of the same are asked for one by one; a layer
 # computes what is then left out; the same is made in each step; a model is copied as a new object; arrays go into a
-# tensor one number after the other. And two that go over parameters one by one: a mean of them is kept, or they are moved
+# tensor one number after the other. And two go over parameters one by one: a mean of them is kept, or they are moved
 # against their gradients.
 JOINED_CUT, JOINED, ONE_HOT, TWO_PASSES, ONE_BY_ONE, INDEXED_LATE, MADE_AGAIN, COPIED, LISTED = (
     "joined_cut", "joined", "one_hot", "two_passes", "one_by_one", "indexed_late", "made_again", "copied", "listed",
@@ -63,10 +63,10 @@ class Freed(NamedTuple):
 
 # Of a layer and of a product the backward pass goes as well: it computes twice what the forward pass does, or as much
 # where one of the factors is given. Joining also fetches fresh memory, which other lines then find cold: where 0.23 of
-# the work was there, 0.23 and 0.32 went. Of two passes the second one is what may go. Of derivatives asked for one by one
-# most of the calls go, and passes through what they made: of 0.12, 0.13 and 0.22 went. Of models of four sizes on a CPU,
-# 0.32 to 0.93 of a mean of the parameters went, and 0.28 to 0.73 of a descent; norms of gradients, and clamping these,
-# took as long in PyTorch's call as in a loop.
+# the work was there, 0.23 and 0.32 went. Of two passes the second one is what may go. Of derivatives one by one most of
+# the calls go, and passes through what they made: of 0.12, 0.13 and 0.22 went. Of models of four sizes on a CPU, 0.32
+# to 0.93 of a mean of the parameters went, and 0.28 to 0.73 of a descent; norms of gradients, and clamping these, took
+# as long in PyTorch's call as in a loop.
 FREED = {
     JOINED_CUT: Freed(0.8, 1.1, 1.4),
     JOINED: Freed(0.5, 1.0, 1.0),

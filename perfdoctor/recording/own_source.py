@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -185,6 +185,19 @@ OwnSource = (
     | SourceResult
     | SourceDetour
 )
+
+
+class HowWritten(NamedTuple):
+    """What of the job's own source tells how its stacks are to be read."""
+
+    calls: Sequence[SourceCall] = ()
+    loops: Sequence[SourceLoop] = ()
+    rounds: Sequence[SourceRounds] = ()
+    read_outs: Sequence[SourceReadOut] = ()
+    results: Sequence[SourceResult] = ()
+
+
+NOT_READ = HowWritten()
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
 

@@ -1,10 +1,11 @@
 """Passes without gradients: which stacks of a thread that trains belong to an evaluation, and which of its time.
 
 Nobody sees from outside whether gradients are kept, but a forward pass of training is followed by a backward pass.
-Four things tell one that is not: it lies below an evaluation loop of a library; the function that trains calls it
-below its last line of training; it lies in a loop over batches of its own, beside a line that makes whole steps; or
-many more samples of forward passes than usual lie between two of training, at lines that train as well or in a loop
-over batches of their own. Passes that only act, in environments or on prompts, are what the next steps learn from.
+Five things tell one that is not: it lies below an evaluation loop of a library; the function that trains calls it
+below its last line of training; that function calls it in every n-th round only, and trains in the others; it lies in
+a loop over batches of its own, beside a line that makes whole steps; or many more samples of forward passes than usual
+lie between two of training, at lines that train as well or in a loop over batches of their own. Passes that only act,
+in environments or on prompts, are what the next steps learn from.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from perfdoctor.knowledge.frames import (
     package_of,
 )
 from perfdoctor.knowledge.libraries import OF_STEPS
+from perfdoctor.recording.own_source import SourceRounds, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.loop_positions import Function, functions
@@ -44,7 +46,10 @@ APART = ("data", "saving", "logging")
 
 
 def with_evaluation(
-    stacks: Sequence[Stack], locations: Sequence[CodeLocation], main_threads: Sequence[Mapping[int, float]]
+    stacks: Sequence[Stack],
+    locations: Sequence[CodeLocation],
+    main_threads: Sequence[Mapping[int, float]],
+    rounds: Sequence[SourceRounds] = (),
 ) -> list[CodeLocation]:
     """Marks the locations of stacks that belong to an evaluation.
 
@@ -52,10 +57,12 @@ def with_evaluation(
         stacks: the distinct stacks, outermost call first.
         locations: of each.
         main_threads: per main thread, how long it was seen in each stack, by the stack's index.
+        rounds: what the source of the job's own does in some rounds of loops only.
     """
     found = list(locations)
     for amounts in main_threads:
         passes = _called_after_training(stacks, locations, amounts) | _loops_beside_steps(stacks, locations, amounts)
+        passes |= _in_some_rounds(stacks, locations, amounts, rounds)
         for number in amounts:
             stack = stacks[number]
             if _in_loop_of_library(stack) or _is_below(stack, passes):
@@ -179,6 +186,23 @@ def _called_after_training(
             else:
                 trains = True
     return after if trains else set()
+
+
+def _in_some_rounds(
+    stacks: Sequence[Stack],
+    locations: Sequence[CodeLocation],
+    amounts: Mapping[int, float],
+    rounds: Sequence[SourceRounds],
+) -> set[_Call]:
+    """Calls that lead to the model in every n-th round of a loop only, beside nothing that trains."""
+    passes, training = set[_Call](), set[_Call]()
+    for number in amounts if rounds else ():
+        found = training if locations[number].phase in _TRAINS else passes if calls_model(stacks[number]) else set()
+        found.update(_own_calls(stacks[number]))
+    train = {function for function, _ in training}
+    trained = {(file, line) for (_, file, _), line in training}
+    apart = lines_of([some for some in rounds if trained.isdisjoint(lines_of([some]))])
+    return {call for call in passes - training if call[0] in train and (call[0][1], call[1]) in apart}
 
 
 def _loops_beside_steps(

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.recording.own_source import (
+    HowWritten,
     SourceCall,
     SourceLine,
     SourceLoop,
@@ -108,8 +109,10 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code, threads)
-        read_outs, results = rows(SourceReadOut), rows(SourceResult)
-        self.stacks = Stacks.read(recording.stacks(), self.source_calls, read_outs, self.source_loops, results)
+        source = HowWritten(
+            self.source_calls, self.source_loops, self.source_rounds, rows(SourceReadOut), rows(SourceResult)
+        )
+        self.stacks = Stacks.read(recording.stacks(), source)
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)

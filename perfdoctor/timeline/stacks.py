@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
-from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult
+from perfdoctor.recording.own_source import NOT_READ, HowWritten
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
@@ -141,19 +141,13 @@ class Stacks:
     def read(
         cls,
         segments: Iterable[StackSegment],
-        calls: Sequence[SourceCall] = (),
-        read_outs: Sequence[SourceReadOut] = (),
-        loops: Sequence[SourceLoop] = (),
-        results: Sequence[SourceResult] = (),
+        source: HowWritten = NOT_READ,
     ) -> Stacks:
         """Reads what py-spy or perfdoctor wrote.
 
         Args:
             segments: in any order.
-            calls: in the source of the job's own.
-            read_outs: functions of it that only read values out.
-            loops: in it.
-            results: statements of it that hand over numbers read out of tensors.
+            source: of the job's own.
         """
         stacks, empty = cls(), SeenStack(Frame)
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -167,9 +161,11 @@ class Stacks:
             stacks.series.append(stacks._series(pid, ident, times, numbers))
         stacks._find_training_threads()
         mains = [one.amounts_ns() for one in stacks.series if one.is_main]
-        stacks.locations = with_hooks(stacks.frames, stacks.locations, read_outs)
-        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, calls, loops, results)
-        stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
+        stacks.locations = with_hooks(stacks.frames, stacks.locations, source.read_outs)
+        stacks.locations = with_loop_positions(
+            stacks.frames, stacks.locations, mains, source.calls, source.loops, source.results
+        )
+        stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains, source.rounds)
         stacks.locations = with_calls_below(stacks.frames, stacks.locations, mains)
         return stacks
 

@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
-from perfdoctor.recording.own_source import SourceCall, SourceLoop
+from perfdoctor.recording.own_source import HowWritten, SourceCall, SourceLoop
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -76,7 +76,7 @@ def test_a_loop_over_gradients_that_stay_in_the_graph_trains_nothing(in_graph: b
     gradient = (step(36), Frame(LOSS, "penalty", 7), Frame(f"{TORCH}/autograd/__init__.py", "grad", 503))
     call = SourceCall(LOSS, 7, "torch.autograd.grad(out, row, create_graph=True)", "grad", "penalty", None)
     segments = jobs.stacks(1, BACKWARD, MODEL, gradient, times=30, every_s=0.01)
-    stacks = Stacks.read(segments, [call] if in_graph else [])
+    stacks = Stacks.read(segments, HowWritten([call] if in_graph else []))
     found = loops(stacks, {f"{LOSS}:7 penalty": 4.0}, SourceLoop(LOSS, 6, 8, carries=False))
     assert found == ((CostlyLoop(f"{LOSS}:6 penalty", 0.4),) if in_graph else ())
 

@@ -5,6 +5,7 @@ import itertools
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.causes import EVALUATION, INPUT_PREPROCESSING
 from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.own_source import SourceRounds
 from perfdoctor.timeline.job import JobTimeline
 from tests.builders.jobs import MODULE, process, stacks, thread, timeline
 
@@ -47,6 +48,19 @@ def test_a_pass_below_the_lines_that_train_is_an_evaluation() -> None:
     assert 0.4 < share(*TRAINING, *below) < 0.6
     above = [(main(19), CHECK, MODULE, LAYER), (main(19), CHECK)]
     assert share(*TRAINING, *above) == 0
+
+
+def test_a_pass_in_some_rounds_only_is_an_evaluation_above_the_lines_that_train_too() -> None:
+    turns = [*TRAINING, (main(19), CHECK, MODULE, LAYER), (main(19), CHECK)]
+
+    def told(first: int, last: int) -> float:
+        rounds = SourceRounds("/home/me/train.py", first, last, 17, 30, "step % 20 == 0")
+        (account,) = attribute(timeline([*process(10), *thread(10, 10, run=1.0), *stacks(10, *turns, ident=1), rounds]))
+        return account.causes()[EVALUATION] / account.seconds
+
+    assert 0.4 < told(18, 19) < 0.6
+    assert told(18, 21) == 0, "it trains in these rounds"
+    assert told(18, 18) == 0
 
 
 def test_the_batches_of_an_evaluation_belong_to_it_and_keep_their_cause() -> None:

@@ -22,7 +22,7 @@ class WorkerPlan:
         now: workers it has; 0 where most of the preparation is in a loader without workers.
         own: seconds in which the trainer does not wait for data.
         busy: seconds of preparation by all its workers (or by itself, if it has none), with ``in_loop``.
-        needed: workers that would keep up: ``ceil(busy / own)``.
+        needed: workers that would keep up: ``ceil(busy / own)``, or as many as an iterator has batches.
         useful: the most that helps, given the cores.
         pace: what is left of each second with ``useful`` workers and ``threads``.
         cores: cores that the job may use; None if unknown.
@@ -36,6 +36,7 @@ class WorkerPlan:
         short_of_cores: not the trainer's other work, but the number of cores is what limits the pace.
         first: seconds that go to first batches of iterators: no worker makes these ahead of the trainer.
     """
+        lost: seconds in which for that reason either nobody prepares batches or the trainer has none; part of ``pace``.
 
     now: int
     own: float
@@ -53,6 +54,7 @@ class WorkerPlan:
     short_of_cores: bool = False
     first: float = 0.0
 
+    lost: float = 0.0
     @property
     def helps(self) -> bool:
         """Whether more workers, or more for them to do, make the job faster."""
@@ -75,7 +77,9 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     if busy is None or busy <= 0:
         return None
     own = max(1 - waiting, thresholds.LEAST_OWN_TIME)
-    needed = max(1, math.ceil(busy / own - 1e-6))
+    needed, first = max(1, math.ceil(busy / own - 1e-6)), _first_batches(case, trainer, fetching)
+    if first:
+        needed = max(1, min(needed, round(busy / first)))  # of an iterator no more batches are made at once
     cores = case.setting("cores")
     floor = cores_floor(case, busy + own if trainer.workers else 1.0, cores)
     useful, per_worker = needed, _core_per_worker(case, trainer, waiting)
@@ -101,9 +105,11 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
             pace=max(plan.pace, batches * thresholds.HANDED_OVER),
             worst=max(plan.worst, batches * thresholds.HANDED_OVER**2),
         )
-    first = fetching * (case.number("first_batches") or 0.0)
-    ends = {name: min(1.0, getattr(plan, name) + first) for name in ("pace", "best", "worst")}
-    return replace(plan, first=first, **ends)
+    # The trainer waits while the first batch of an iterator is made, and workers while it trains on the last ones: of
+    # both the shorter is lost, beside the longer of making all batches and training on them.
+    lost = first * min(1.0, useful * own / busy)
+    ends = {name: min(1.0, getattr(plan, name) + lost) for name in ("pace", "best", "worst")}
+    return replace(plan, first=first, lost=lost, **ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,11 @@ def _fetching(trainer: Trainer) -> float:
 
 
 def _preparing(trainer: Trainer) -> float:
+def _first_batches(case: Case, trainer: Trainer, fetching: float) -> float:
+    """Seconds that go to first batches of iterators, without the start of workers that make them."""
+    return max(0.0, fetching * (case.number("first_batches") or 0.0) - trainer.shares.get(WORKER_STARTUP, 0.0))
+
+
     """Fraction of its time in which its loop itself prepares batches, before the model's call."""
     return trainer.number("own_in_loop") or 0.0
 
@@ -272,6 +283,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
     )
     return [replace(advice, other_loader=plan.beside > 0)]
 
+        lost=plan.lost if plan.lost >= thresholds.SHOWN_PART else None,
 
 def _take_over(case: Case, cause: str, plan: WorkerPlan) -> Advice:
     return advise(
@@ -319,8 +331,8 @@ def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
     if plan.needed <= plan.now:
         crowded = plan.busy >= thresholds.MOSTLY * plan.now or 1 - plan.own < thresholds.MOSTLY * share
         return say("workers.take_cores", now=plan.now) if crowded else say("workers.idle", now=plan.now, busy=plan.busy)
-    without = 1 - plan.pace + plan.first  # what workers would gain if iterators never ended
-    if plan.first >= max(thresholds.REPORTED_SHARE, thresholds.MOSTLY * without):
+    without = 1 - plan.pace + plan.lost  # what workers would gain if iterators never ended
+    if plan.lost >= max(thresholds.REPORTED_SHARE, thresholds.MOSTLY * without):
         return say("workers.short_rounds", first=plan.first)
     return say("workers.no_free_core", cores=plan.cores) if plan.short_of_cores and plan.cores is not None else None
 

@@ -20,6 +20,7 @@ def more(
     streamed: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
+    lost: float | None,
 ) -> Fix:
     why = f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒"
     if useful < needed and cores is not None:
@@ -27,6 +28,8 @@ def more(
         why += f"。CPU 只有 {cores:g} 个核{taken}，超过 {useful} 个 worker 进程不会有任何收益"
     else:
         why += f"：有 {needed} 个 worker 进程，训练进程就不用等待"
+    if lost is not None:
+        why += f"。有 {lost:.2g} 秒总会损失：每个 `for batch in loader` 的第一个批次没有 worker 能提前准备"
     why += f"。这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
     why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
     title = _titled(f"使用 {useful} 个 worker 进程", threads)

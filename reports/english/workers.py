@@ -33,6 +33,7 @@ def more(
     streamed: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
+    lost: float | None,
 ) -> Fix:
     why = f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s"
     if useful < needed and cores is not None:
@@ -40,6 +41,8 @@ def more(
         why += f". On {counted(cores, 'core')}{taken} more than {counted(useful, 'worker')} would gain nothing"
     else:
         why += f": with {counted(needed, 'worker')} the trainer would not wait"
+    if lost is not None:
+        why += f". {lost:.2g} s are lost in any case: nobody makes the first batch of a `for batch in loader` ahead"
     why += f". Now it has {now or 'none'}"
     why += f" in this loader; the {beside} there are serve another" if beside else ""
     change = f"DataLoader(..., {_options(useful, pin=pin)})"

@@ -77,6 +77,28 @@ def test_first_batches_are_waited_for_whatever_workers_there_are() -> None:
     assert found.predicted_speedup == pytest.approx(1 / (0.8 / 4 * HANDED_OVER + 0.2))
 
 
+def test_of_first_batches_no_more_is_lost_than_the_trainer_needs_for_what_workers_have_made() -> None:
+    """Of four batches that take 0.2 s each and 0.05 s of the trainer, two workers make two, and two more meanwhile.
+
+    The trainer takes the first two then, and the last two afterwards: 0.2 + 0.2 + 2 * 0.05 s.
+    """
+    case = job(0.8, 0, numbers={"job_cores": 1.0, "first_batches": 0.25}, settings={"cores": 2.0})
+    assert plan(case).pace == pytest.approx(0.5 + 0.1)
+    assert any("0.1 s are lost in any case: nobody makes the first batch" in fix.why for fix in first(case).fixes)
+
+
+def test_an_iterator_keeps_no_more_workers_busy_than_it_has_batches() -> None:
+    case = job(0.8, 0, numbers={"job_cores": 1.0, "first_batches": 0.5}, settings={"cores": 16.0})
+    assert (plan(case).needed, plan(case).useful) == (2, 2)
+
+
+def test_starting_workers_is_no_making_of_first_batches() -> None:
+    case = job(0.8, 1, numbers={"workers_busy": 0.4, "job_cores": 1.0, "first_batches": 0.5}, settings={"cores": 16.0})
+    started = replace(case.trainers[0], shares={"cpu.worker_startup": 0.4})
+    assert plan(case).first == pytest.approx(0.4)
+    assert plan(replace(case, trainers=(started,))).first == pytest.approx(0.0)
+
+
 def test_a_new_iterator_for_each_batch_leaves_workers_nothing_to_do_ahead() -> None:
     numbers = {"job_cores": 1.0, "first_batches": 1.0}
     found = first(job(0.8, 0, numbers=numbers, settings={"cores": 16.0}))

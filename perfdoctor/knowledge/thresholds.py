@@ -700,7 +700,6 @@ WORKERS_PER_CORE = Threshold(
 LEAST_OWN_TIME = Threshold(
     0.01, "of the wall time", "judgement: with less time of the trainer's own, the need for workers has no end"
 )
-LEAST_FREE_CORES = Threshold(0.5, "cores", "judgement: neighbours never take all cores from a job")
 HANDED_OVER = Threshold(
     1.15,
     "times as long",

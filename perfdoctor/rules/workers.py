@@ -233,12 +233,14 @@ def cores_floor(case: Case, assumed: float, cores: float | None) -> float:
     """
     if not cores:
         return thresholds.LEAST_OWN_TIME
-    used = case.number("job_cores")
+    measured = case.number("job_cores")
+    used = assumed if measured is None else measured
     neighbours = case.number("neighbour_cores") or 0.0
     # Neighbours are counted on the cores that the job may use, of which a quota may leave it a part.
     room = case.setting("affinity_cores") or case.setting("host_cores")
     free = cores if room is None else min(cores, room - neighbours)
-    return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))
+    # What it has already, neighbours leave it, and no more is sure (beside 1.6 of 2 cores workers gained nothing).
+    return max(thresholds.LEAST_OWN_TIME, min(1.0, used / free) if free > 0 else 1.0)
 
 
 def supply_floor(case: Case, cause: str) -> float | None:

@@ -165,6 +165,22 @@ def test_neighbours_take_cores_away() -> None:
     assert paces(first(crowded))["Use 2 loader workers"] == pytest.approx(2.0)
 
 
+def test_workers_are_promised_no_core_that_neighbours_keep_busy() -> None:
+    numbers = {"job_cores": 0.4, "neighbour_cores": 1.6}
+    assert plan(job(0.6, 0, numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0})).pace == pytest.approx(1.0)
+
+
+def test_what_workers_gain_beside_neighbours_holds_the_queueing_already() -> None:
+    """Half a core for one second takes half a second on the core that they leave, however long it queued before."""
+    numbers = {"job_cores": 0.5, "neighbour_cores": 1.0, "runnable_threads": 1.0}
+    case = job(0.8, 0, numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0})
+    case = replace(case, shares={CAUSE: 0.4, "cpu.contention": 0.5, "cpu.model_compute": 0.1})
+    assert plan(case).pace == pytest.approx(0.5)
+    told = next(fix for fix in first(case).fixes if fix.title == "Use 2 loader workers")
+    assert told.predicted_speedup == pytest.approx(2.0)
+    assert told.speedup_range == pytest.approx((1.0, 2.0))
+
+
 def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
     case = job(
         0.8,

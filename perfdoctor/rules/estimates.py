@@ -243,7 +243,10 @@ def by_even_workers(fix: Proposed) -> Gain | None:
 def by_no_workers(fix: Proposed) -> Gain | None:
     """Starting and handing over, as far as what workers prepare now leaves of that."""
     likely = freed_without_workers(fix.case, fix.cause)
-    return likely if likely is None else Gain(0.0, likely, sum(fix.case.range_of(one)[1] for one in OF_WORKERS))
+    if likely is None:
+        return None
+    most = sum(fix.case.range_of(one)[1] for one in OF_WORKERS)
+    return Gain(0.0, likely, max(likely, most))
 
 
 def by_asking_together(fix: Proposed) -> Gain:

@@ -9,6 +9,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.helper_processes import depends_on_steps
+from perfdoctor.rules.neighbours import without_neighbours
 
 # What slows loader workers down as well, or them alone.
 _OF_SUPPLY = INPUT_CAUSES | {CONTENTION, SWAP, THROTTLED}
@@ -35,8 +36,8 @@ class WorkerPlan:
             not most of the waiting.
         short_of_cores: not the trainer's other work, but the number of cores is what limits the pace.
         first: seconds that go to first batches of iterators: no worker makes these ahead of the trainer.
-    """
         lost: seconds in which for that reason either nobody prepares batches or the trainer has none; part of ``pace``.
+    """
 
     now: int
     own: float
@@ -53,8 +54,8 @@ class WorkerPlan:
     in_loop: float = 0.0
     short_of_cores: bool = False
     first: float = 0.0
-
     lost: float = 0.0
+
     @property
     def helps(self) -> bool:
         """Whether more workers, or more for them to do, make the job faster."""
@@ -172,12 +173,12 @@ def _fetching(trainer: Trainer) -> float:
     return trainer.phases.get("data", 0.0)
 
 
-def _preparing(trainer: Trainer) -> float:
 def _first_batches(case: Case, trainer: Trainer, fetching: float) -> float:
     """Seconds that go to first batches of iterators, without the start of workers that make them."""
     return max(0.0, fetching * (case.number("first_batches") or 0.0) - trainer.shares.get(WORKER_STARTUP, 0.0))
 
 
+def _preparing(trainer: Trainer) -> float:
     """Fraction of its time in which its loop itself prepares batches, before the model's call."""
     return trainer.number("own_in_loop") or 0.0
 
@@ -282,10 +283,10 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         streamed=case.settings.get("streamed") == "yes",
         tight=_lacking_memory(case, plan),
         shared=_little_shared_memory(case),
+        lost=plan.lost if plan.lost >= thresholds.SHOWN_PART else None,
     )
     return [replace(advice, other_loader=plan.beside > 0)]
 
-        lost=plan.lost if plan.lost >= thresholds.SHOWN_PART else None,
 
 def _take_over(case: Case, cause: str, plan: WorkerPlan) -> Advice:
     return advise(
@@ -346,10 +347,12 @@ OF_WORKERS = (WORKER_STARTUP, DATA_TRANSFER)
 def freed_without_workers(case: Case, cause: str) -> float | None:
     """The fraction of the wall time that is freed where the trainer prepares its batches itself; None if not known.
 
-    Nothing is started and handed over then. Where epochs are short that is most of it (measured: 1.8 times the pace,
-    where kept workers brought 1.4).
+    Nothing is started and handed over then, and nobody queues to do it for cores that others take. Where epochs are
+    short that is most of it (measured: 1.8 times the pace, where kept workers brought 1.4). What the trainer draws
+    indices for, it does in any case.
     """
     plan = plan_workers(case, cause)
     if plan is None or not plan.now:
         return None
-    return min(sum(map(case.share, OF_WORKERS)), max(0.0, 1 - plan.own - plan.busy))
+    stays = plan.own + plan.busy + case.mean_of("own_sampling")
+    return min(without_neighbours(case, sum(map(case.share, OF_WORKERS))), max(0.0, 1 - stays))

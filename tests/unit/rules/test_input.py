@@ -446,6 +446,19 @@ def test_workers_with_less_to_do_than_their_batches_cost_to_be_sent_are_done_wit
     assert titles.count(titles[place]) == 1
 
 
+@pytest.mark.parametrize(("neighbours", "sampling", "freed"), [(0.0, 0.0, 0.3), (1.2, 0.0, 0.5), (1.2, 0.2, 0.4)])
+def test_doing_without_workers_saves_the_queueing_of_the_hand_over_and_no_drawing_of_indices(
+    neighbours: float, sampling: float, freed: float
+) -> None:
+    numbers = {"workers_busy": 0.1, "worker_busy": 0.05, "neighbour_cores": neighbours, "job_cores": 0.8}
+    case = job(
+        0.7, 2, cause="cpu.data_transfer", numbers=numbers, trainer={"own_sampling": sampling},
+        settings={"workers": 2.0, "loader": "yes", "cores": 2.0},
+    )  # fmt: skip
+    case = replace(case, shares={"cpu.data_transfer": 0.3, "cpu.contention": 0.4, "cpu.model_compute": 0.3})
+    assert paces(first(case, "cpu.data_transfer"))["Try without workers"] == pytest.approx(1 / (1 - freed))
+
+
 @pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])
 def test_what_follows_a_random_draw_cannot_be_kept(drawn: float, speedup: float | None) -> None:
     found = first(job(0.5, 0, numbers={"drawn_before": drawn}))

@@ -170,9 +170,9 @@ MOVING = (
         r"(?:lightning/fabric|lightning_fabric)/utilities/apply_func\.py", "move_data_to_device batch_to", "transfer"
     ),
 )
+WORKER_LOOP = meaning(r"torch/utils/data/_utils/worker\.py", "_worker_loop", "data", "worker")
 DATA = (
-    # torch.utils.data.DataLoader: a worker's loop, the thread that pins, starting and stopping workers, fetching
-    meaning(r"torch/utils/data/_utils/worker\.py", "_worker_loop", "data", "worker"),
+    WORKER_LOOP,  # of torch.utils.data.DataLoader, as the thread that pins, starting and stopping workers, fetching
     meaning(r"torch/utils/data/_utils/pin_memory\.py", "", "data", "hand over"),
     meaning(r"torch/utils/data/dataloader\.py", "_shutdown_workers __del__", "data", "loader start"),
     meaning(r"torch/utils/data/dataloader\.py", "_get_iterator __iter__ __init__ _reset", "data", "loader start"),

@@ -12,6 +12,7 @@ from perfdoctor.knowledge.frames import (
     LOCKS,
     ONLY_WAITING,
     WAITING,
+    WORKER_LOOP,
     Frame,
     FrameMeaning,
     calls_backward,
@@ -96,7 +97,7 @@ def locate(frames: Sequence[Frame]) -> CodeLocation:
     if not frames:
         return UNKNOWN
     leaf = frames[-1]
-    line = own_line(frames)
+    line = own_line(_since_fork(frames))
     added = user_frames()
     phase, detail = _phase(frames, added.rows)
     waits = any(rule.matches(leaf) for rule in (*added.waiting, *WAITING))
@@ -202,6 +203,12 @@ def own_line(frames: Sequence[Frame]) -> str:
         if is_own(frame):
             return f"{frame.file}:{frame.line} {frame.function}"
     return ""
+
+
+def _since_fork(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames of a loader worker alone: above them a forked one still has those of the trainer that started it."""
+    begun = (depth for depth, frame in enumerate(frames) if WORKER_LOOP.matches(frame))
+    return frames[next(begun, 0) :]
 
 
 def library_call(frames: Sequence[Frame]) -> str:

@@ -210,3 +210,11 @@ ROTATE = Frame(f"{PACKAGES}/PIL/Image.py", "Image.rotate", 2300)
 )  # fmt: skip
 def test_what_own_code_calls_of_a_library_is_named(below: tuple[Frame, ...], called: str) -> None:
     assert library_call((ROTATE, MAIN, *below)) == called
+
+
+def test_a_forked_workers_line_is_its_own_and_not_that_of_the_trainer_that_started_it() -> None:
+    own = Frame("/home/me/data.py", "Photographs.__getitem__", 7)
+    started = (MAIN, Frame(f"{TORCH}/utils/data/dataloader.py", "DataLoader.__iter__", 500), WORKER)
+    assert locate((*started, COLLATE)).line == ""
+    assert locate((*started, COLLATE, own)).line == "/home/me/data.py:7 Photographs.__getitem__"
+    assert locate((MAIN, LOADER)).line == "/home/me/train.py:10 <module>"

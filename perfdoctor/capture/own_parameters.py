@@ -23,10 +23,11 @@ def find_by_parameter(statement: ast.stmt) -> Iterator[_Found]:
     """
     match statement:
         case ast.For(
-            target=ast.Tuple(elts=[ast.Name(id=one), ast.Name(id=other)]), iter=ast.Call(args=[first, second])
+            target=ast.Tuple(elts=[ast.Name(id=one), ast.Name(id=other)]),
+            iter=ast.Call(func=combine, args=[first, second]),
         ):
             pairs = {one: ast.unparse(first), other: ast.unparse(second)}
-            if last_name(statement.iter.func) == "zip" and len(pairs) == 2:
+            if last_name(combine) == "zip" and len(pairs) == 2:
                 yield from _averaged(statement.body, pairs)
         case ast.For(
             target=ast.Tuple(elts=[_, ast.Name(id=parameter)]),

@@ -109,10 +109,8 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code, threads)
-        source = HowWritten(
-            self.source_calls, self.source_loops, self.source_rounds, rows(SourceReadOut), rows(SourceResult)
-        )
-        self.stacks = Stacks.read(recording.stacks(), source)
+        how = (self.source_calls, self.source_loops, self.source_rounds, rows(SourceReadOut), rows(SourceResult))
+        self.stacks = Stacks.read(recording.stacks(), HowWritten(*how))
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)

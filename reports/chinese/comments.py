@@ -37,6 +37,12 @@ _DATA = {
     "there is {} so far": "到目前为止的数据是 {}",
     "in place of one_hot and the product": "代替 one_hot 和乘法",
     "in place of both": "代替两次反向传播",
+    "in place of the calls one by one": "代替逐个调用",
+    "in the place of x.norm(dim=dim)": "代替 x.norm(dim=dim)",
+    "of x.var(dim, correction=0)": "代替 x.var(dim, correction=0)",
+    "parts need no stack: torch.sqrt((a * a + b * b).clamp_min(1e-12)) for torch.stack([a, b]).norm(dim=0)": (
+        "各部分不需要 stack：用 torch.sqrt((a * a + b * b).clamp_min(1e-12)) 代替 torch.stack([a, b]).norm(dim=0)"
+    ),
     "in place of the loop": "代替这个循环",
     "once, before the first step": "只做一次，在第一步之前",
     "where the rate changes: optimizer.param_groups[0]['lr'] = rate": (

@@ -38,6 +38,7 @@ _THREADS = {
     "main threads in a module whose gradients nobody uses": "主线程在梯度无人使用的模块中",
     "preparation that comes after a random draw, so differs in each epoch": "随机取数之后的准备，各 epoch 不同",
     "preparation in which whoever prepares sleeps for a set time": "准备输入时按设定的时间睡眠的部分",
+    "setting reductions up anew for each number": "为每个数重新建立归约",
     "time in loaders that goes to the first batch of an iterator": "用于数据加载器迭代器第一个批次的时间",
     "taking batches over that asks for tensors' shared memory": "取走批次时索取张量共享内存的部分",
     "threads of the job on a core or queueing for one, on average": "作业同时在核上运行或排队等核的线程",

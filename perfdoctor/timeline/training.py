@@ -93,7 +93,8 @@ def training_span(
     ]
     is_young = start - started_ns < thresholds.YOUNG_S * NS_PER_S
     if not training:
-        before = any(is_young and _comes_before(stacks[number]) for _, _, number in entries)
+        # Whoever ends so soon has failed at its start, or was no training.
+        before = is_young and (ended or any(_comes_before(stacks[number]) for _, _, number in entries))
         return (end, end) if before or _meets_at_first(entries, stacks) else span
     first, last = training[0][0], training[-1][1]
     # What was seen of the start, not what is seen at all: sampling stacks begins a little later than the watching.

@@ -142,6 +142,13 @@ def test_what_follows_the_last_step_of_a_job_that_ends_is_not_judged() -> None:
     assert judged(watched(*parts, age_s=3600)) == pytest.approx(10, abs=0.2)
 
 
+def test_who_ends_before_it_has_trained_is_not_judged() -> None:
+    part = (10.0, ((OWN,), ()))
+    assert judged(watched(part, age_s=1, ends=True)) == pytest.approx(0, abs=0.2)
+    assert judged(watched(part, age_s=1)) == pytest.approx(10, abs=0.2)
+    assert judged(watched(part, age_s=3600, ends=True)) == pytest.approx(10, abs=0.3)
+
+
 def test_a_job_that_only_begins_is_watched_too_briefly() -> None:
     job = watched((9.8, (IMPORT, (OWN,))), (0.2, TRAINING), age_s=1)
     missing = diagnosis(job).verdict.missing

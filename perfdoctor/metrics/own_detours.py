@@ -90,15 +90,16 @@ def find_costly(
             place.copying += amount_ns * copying
     found = []
     for (way, file, function), place in seen.items():
-        share = at_work * place.lines.total / spent.total
-        if share >= thresholds.REPORTED_SHARE and place.is_one(way):
+        # Whether it is worth a word does not depend on who else takes cores just now.
+        of_work = place.lines.total / spent.total
+        if of_work >= thresholds.REPORTED_SHARE and place.is_one(way):
             statements = sorted(place.statements, key=lambda one: -place.statements[one])
             if way == JOINED_CUT:  # what is kept in step, short as its joining may be
                 name = function.rpartition(".")[2]
                 statements += [one for one in detours if (one.way, one.file, one.function) == (way, file, name)]
             pieces = dict.fromkeys(Piece(one.kept, one.new, one.put) for one in statements)
             line, lines = f"{file}:{statements[0].line} {function}", frozenset(place.lines)
-            found.append(CostlyDetour(way, line, lines, tuple(pieces), share, _cause_of(lines, own)))
+            found.append(CostlyDetour(way, line, lines, tuple(pieces), at_work * of_work, _cause_of(lines, own)))
     return tuple(sorted(found, key=lambda one: -one.share))
 
 

@@ -49,7 +49,7 @@ def build(
         late_ranks_explained: whether it is known what a rank does for which others wait; if not, such a rank may be
             why no bottleneck can be named.
     """
-    once, ranges = single_stretches(accounts), share_ranges(accounts)
+    once, ranges = {**case.once, **single_stretches(accounts)}, share_ranges(accounts)
     ranges |= {cause: (0.0, ranges[cause][1]) for cause in once if cause in ranges}
     case = replace(case, ranges=ranges, once=once, late=late_shares(accounts))
     findings, broken = find(case)

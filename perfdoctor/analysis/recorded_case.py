@@ -18,7 +18,7 @@ from perfdoctor.analysis.own_lines import (
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.share import SLEEP
-from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
+from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double, reducing_by_number
@@ -107,7 +107,15 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         exchanged_besides=read_exchanges(job.stacks).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
+        once=_first_start(job, accounts),
     )
+
+
+def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:
+    """How long loader workers were started for, in seconds, where none has ended: only they that end start anew."""
+    workers = (worker for account in accounts for worker in job.processes.workers_of(account.trainer.pid))
+    spent = sum(account.causes()[WORKER_STARTUP] for account in accounts) / max(1, len(accounts))
+    return {} if not spent or any(worker.ended_ns is not None for worker in workers) else {WORKER_STARTUP: spent}
 
 
 def measure_accounts(accounts: Sequence[Account]) -> Measured:

@@ -92,7 +92,7 @@ class Case:
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         watched_s: seconds watched.
         ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
-        once: cause id to how long it lasted, in seconds, where it was met in a single stretch of the time.
+        once: cause id to how long it lasted, in seconds, where it was not seen to come again: in a single stretch, say.
         late: cause id to the fraction of all ranks' time that they wait for it in other ranks.
     """
 

@@ -29,8 +29,8 @@ def summary(
 
 def once(*, seconds: float, watched: float) -> str:
     return (
-        f"它全部集中在观察到的 {watched:.3g} 秒中的一段（{seconds:.3g} 秒）里：它多久出现一次、因而在整个训练中占多少，"
-        "并未看到；观察更久便知。"
+        f"在观察的 {watched:.3g} 秒里，它出现了 {seconds:.3g} 秒，之后没有再出现："
+        "它多久出现一次、因而在整个训练中占多少，并未看到；观察更久便知。"
     )
 
 

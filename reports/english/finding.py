@@ -31,8 +31,8 @@ def summary(
 
 def once(*, seconds: float, watched: float) -> str:
     return (
-        f"All of it came in one stretch of {seconds:.3g} s out of {watched:.3g} s watched, so how often it happens, "
-        "and what it costs over the whole training, is not known: watch longer to see."
+        f"It was met for {seconds:.3g} s out of {watched:.3g} s watched and not seen to come again, so how often it "
+        "happens, and what it costs over the whole training, is not known: watch longer to see."
     )
 
 

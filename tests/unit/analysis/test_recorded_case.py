@@ -1,12 +1,18 @@
 """Numbers that accounts show of a job's code; what they do not show is absent, not denied."""
 
+import pytest
+
+from perfdoctor.analysis.from_recording import examine
 from perfdoctor.analysis.recorded_case import measure_accounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import SLEEP, all_of
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.reports.wording import worded
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
+from tests.builders import jobs
 
 
 def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
@@ -47,3 +53,21 @@ def test_how_much_of_preparing_is_sleep() -> None:
     account.add(0, 3.0, fetching, all_of(INPUT_PREPROCESSING, fetching, SLEEP))
     account.add(0, 4.0, CodeLocation("forward"), all_of(MODEL_COMPUTE, CodeLocation("forward")))
     assert measure_accounts([account]).job["input_asleep"].value == 0.75
+
+
+LOADERS = "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
+STARTING = Frame(LOADERS, "_MultiProcessingDataLoaderIter.__init__", 9)
+
+
+@pytest.mark.parametrize(("ended_s", "least"), [(None, False), (9.0, True)])
+def test_a_first_start_of_workers_may_be_the_only_one(ended_s: float | None, least: bool) -> None:
+    """Only workers that end are started anew."""
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, "R", run=1.0)]
+    turns = [(jobs.OWN, STARTING), (jobs.OWN, jobs.MODULE)]
+    worker = [
+        *jobs.process(20, parent=10, forked=True, started_s=2.0, ended_s=ended_s),
+        *jobs.thread(20, 20, "S", name="pt_data_worker"),
+    ]
+    with jobs.recorded([*trainer, *worker, *jobs.stacks(10, *turns)]) as recording:
+        found = {one.cause: one for one in examine(recording).findings}["cpu.worker_startup"]
+    assert ("not seen to come again" not in worded(found.summary)) is least

@@ -51,6 +51,6 @@ def test_what_came_once_promises_nothing_for_sure() -> None:
     case = Case(watched.causes().fractions(), (describe_trainer(watched, {}),), {}, watched_s=15.0)
     told = worded_diagnosis(build(case, [watched], OUTSIDE))
     assert (told.verdict.cause, told.verdict.confidence) == (EVALUATION, pytest.approx(2 / 3))
-    assert "one stretch of 5 s out of 15 s watched" in told.findings[0].summary
+    assert "5 s out of 15 s watched and not seen to come again" in told.findings[0].summary
     ranges = [fix.speedup_range for fix in told.findings[0].fixes if fix.speedup_range]
     assert {least for least, _ in ranges} == {1.0}

@@ -23,6 +23,8 @@ FORWARD_MS, BACKWARD_MS = 0.7, 1.4
 # In ordinary jobs the loss is printed now and then.
 PRINT_EVERY = 10
 SAVE_EVERY, SAVED_BYTES = 50, 300 << 20
+# What the host may take for the operators of a layer where each layer's result is checked.
+CHECKED_MS, MOST_OPERATORS = 0.75, 8
 
 
 class Numbers(Dataset):
@@ -82,6 +84,22 @@ class LoopingSGD(torch.optim.SGD):
                     self.job.device.launch(0.0005, ELEMENTS)
 
 
+def operators_within(device: PlayedDevice, limit_ms: float) -> int:
+    """How many operators of a layer the host calls in so long, both ways: for a device to wait for that checks drain.
+
+    More than that and the host would be behind without checks too.
+    """
+    weights, fastest = torch.ones(4, device=device.torch, requires_grad=True), float("inf")
+    for _ in range(30):
+        begin = time.perf_counter()
+        values = weights * weights
+        for _ in range(MOST_OPERATORS - 1):
+            values = values * weights
+        values.sum().backward()
+        fastest = min(fastest, time.perf_counter() - begin)
+    return max(2, min(MOST_OPERATORS, int(MOST_OPERATORS * limit_ms / 1000 / fastest)))
+
+
 class Job:
     """A training job.
 
@@ -101,8 +119,8 @@ class Job:
         self.saves = name == "checkpoints"
         if self.tiny_kernels:
             self.operators = 30
-        if self.checks:  # for the device to wait for; without checks the host is ahead with most of them
-            self.operators = 8
+        if self.checks:
+            self.operators = operators_within(device, CHECKED_MS)
         self.loader = DataLoader(Numbers(30 if name == "input" else 0.3), batch_size=1)
         self.model = torch.nn.Sequential(*(Layer(self) for _ in range(LAYERS)))
         self.optimizer = LoopingSGD(self, self.model.parameters(), lr=1e-6, momentum=0.9, foreach=False)

@@ -30,12 +30,13 @@ class CodeSamples:
     @classmethod
     def read(cls, recording: Recording) -> CodeSamples:
         """Those of a recording, with the names that were looked up after they were taken."""
-        times, tids, *places = recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
+        times, tids, *where = recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
         known = _Kinds({(row.image, row.offset): row.symbol for row in recording.rows(Symbol)})
-        kinds = np.array([known[place] for place in zip(*places, strict=True)], dtype=object)
-        by_number = sum(place in known.by_number for place in zip(*places, strict=True))
+        places = [*zip(*where, strict=True)]
+        kinds = np.array([known[place] for place in places], dtype=object)
+        by_number = sum(place in known.by_number for place in places) if known.by_number else 0
         if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
-            kinds[[place in known.walks for place in zip(*places, strict=True)]] = "kernel"
+            kinds[[place in known.walks for place in places]] = "kernel"
         return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds)
 
     def __len__(self) -> int:

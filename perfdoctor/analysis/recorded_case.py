@@ -62,11 +62,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = job.stacks.below_lines
-    double = in_double(job)
-    put(accounted.job, "double_precision", double and double.part)
-    put(accounted.job, "double_unfolding", double and double.unfolding)
-    put(accounted.job, "reducing_by_number", reducing_by_number(job) or None)
-    put(accounted.job, "fresh_memory", fresh_memory(job))
+    _measure_arithmetic(accounted.job, job)
     unused = unused_pass(job.source_calls)
     put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, unused))
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
@@ -109,6 +105,14 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
         once=_first_start(job, accounts),
     )
+
+
+def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:
+    double = in_double(job)
+    put(numbers, "double_precision", double and double.part)
+    put(numbers, "double_unfolding", double and double.unfolding)
+    put(numbers, "reducing_by_number", reducing_by_number(job) or None)
+    put(numbers, "fresh_memory", fresh_memory(job))
 
 
 def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:

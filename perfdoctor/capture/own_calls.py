@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.own_gradients import find_part_optimizer, find_unused_passes
+from perfdoctor.capture.own_syntax import Place
 from perfdoctor.capture.redact import mask_source
 from perfdoctor.knowledge.libraries import (
     BACKWARD,
@@ -95,7 +96,7 @@ class _ParsedCall:
     def targets(self) -> set[str]:
         """The names that what it makes gets."""
         targets = getattr(self.statement, "targets", None) or [getattr(self.statement, "target", None)]
-        return {ast.unparse(target) for target in targets if isinstance(target, ast.Name | ast.Attribute)}
+        return {ast.unparse(target) for target in targets if isinstance(target, Place)}
 
 
 class _Loop(NamedTuple):
@@ -163,7 +164,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         """What is in a loop; not so what follows where it ends by itself."""
-        names = frozenset(ast.unparse(one) for one in ast.walk(node.iter) if isinstance(one, ast.Name | ast.Attribute))
+        names = frozenset(ast.unparse(one) for one in ast.walk(node.iter) if isinstance(one, Place))
         for one in (node.target, node.iter, *node.orelse):
             self.visit(one)
         outside, self._loops = self._loops, (_Loop(names, self._scope), *self._loops)
@@ -216,7 +217,7 @@ class _Reader(ast.NodeVisitor):
             yield name, loop.scope
             for one in self._invocations if name in loop.scope.parameters else ():
                 given = one.given(loop.scope.parameters, name) if one.function == loop.scope.function else None
-                if isinstance(given, ast.Name | ast.Attribute):
+                if isinstance(given, Place):
                     yield ast.unparse(given), one.scope
 
     @contextmanager

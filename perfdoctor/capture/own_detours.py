@@ -9,7 +9,7 @@ from itertools import pairwise
 from perfdoctor.capture.own_calls import text_of
 from perfdoctor.capture.own_made_again import find_made_again
 from perfdoctor.capture.own_parameters import find_by_parameter
-from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Function, Loop, Place
+from perfdoctor.capture.own_syntax import RUN_ELSEWHERE, Function, Loop, Place, names_stored
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
     CONVERTS,
@@ -109,8 +109,8 @@ def _copied(statement: ast.stmt, scope: ast.AST) -> tuple[str, str] | None:
     if len(call.args) != 1 or not isinstance(call.args[0], Place | ast.Call):
         return None
     kept = ast.unparse(target)
-    known = [one for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == kept and _is_stored(one)]
-    if (isinstance(target, ast.Name) and len(known) < 2) or _is_kept_elsewhere(kept, scope):
+    known = [*names_stored(ast.walk(scope))].count(kept)
+    if (isinstance(target, ast.Name) and known < 2) or _is_kept_elsewhere(kept, scope):
         return None
     return kept, ast.unparse(call.args[0])
 
@@ -260,7 +260,7 @@ def _grows_in_loop(statement: ast.stmt, name: str, scope: ast.AST) -> bool:
     if not around:
         return False
     loop = around[-1]
-    stores = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name and _is_stored(one)]
+    stores = [*names_stored(ast.walk(loop))].count(name)
     over = (
         {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
         if not isinstance(loop, ast.While)
@@ -269,11 +269,7 @@ def _grows_in_loop(statement: ast.stmt, name: str, scope: ast.AST) -> bool:
     called = {
         last_name(one.func) for one in ast.walk(loop) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
     }
-    return len(stores) == 1 and not over & called
-
-
-def _is_stored(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
+    return stores == 1 and not over & called
 
 
 def _blocks(nodes: Sequence[ast.AST]) -> Iterator[list[ast.stmt]]:

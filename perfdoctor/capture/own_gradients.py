@@ -28,7 +28,7 @@ def find_part_optimizer(tree: ast.Module) -> ast.Call | None:
     if len(takers) != 1 or _freezes(tree):
         return None
     call, owner = takers[0]
-    whole = {ast.unparse(one.func) for one in _calls(tree) if isinstance(one.func, ast.Name | ast.Attribute)}
+    whole = {ast.unparse(one.func) for one in _calls(tree) if isinstance(one.func, Place)}
     given_a_part = any(ast.unparse(above) in whole for above in _above(owner))
     return call if last_name(call.func) in UPDATES and given_a_part else None
 
@@ -125,7 +125,7 @@ def _goes_into(statements: Sequence[ast.stmt], module: str, others: set[str]) ->
             for given in (*call.args, *(keyword.value for keyword in call.keywords)):
                 yield from passes(given)
                 for name in ast.walk(given):
-                    if isinstance(name, ast.Name | ast.Attribute):
+                    if isinstance(name, Place):
                         yield from made.get(ast.unparse(name), ())
 
 

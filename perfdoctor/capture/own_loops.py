@@ -197,7 +197,7 @@ def _places_around(comprehension: ast.expr, how: type[ast.expr_context]) -> set[
     return inside | _places(generators[0].iter, how)  # the first is looked up outside
 
 
-def _is_read(place: ast.Name | ast.Attribute) -> bool:
+def _is_read(place: Place) -> bool:
     return isinstance(place.ctx, ast.Load)
 
 

@@ -7,7 +7,7 @@ counts only where nothing of the tensors that it is given leaves it but numbers,
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from perfdoctor.capture.own_syntax import Function, arguments, names_stored
 from perfdoctor.knowledge.libraries import DESCRIBES, IN_PLACE, READS_OUT
@@ -41,9 +41,9 @@ def _only_reads_out(function: Function) -> bool:
     tensors = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - {"self"}
     for node in inside:  # what is made of tensors is one, in the order in which it is written
         if isinstance(node, _Assignment) and node.value is not None and _has_any(node.value, tensors):
-            tensors |= {name for target in _targets(node) for name in _bound(target)}
+            tensors |= {name for target in _targets(node) for name in names_stored(ast.walk(target))}
         elif isinstance(node, ast.For) and _has_any(node.iter, tensors):
-            tensors |= {*_bound(node.target)}
+            tensors |= {*names_stored(ast.walk(node.target))}
     outer = {name for node in inside if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
     return not any(_leaves_any(node, tensors, outer) or _changes_any(node, tensors, outer) for node in inside)
 
@@ -93,10 +93,6 @@ def _targets(node: _Assignment) -> list[ast.expr]:
     """What an assignment gives a value, one by one."""
     whole = node.targets if isinstance(node, ast.Assign) else [node.target]
     return [part for one in whole for part in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
-
-
-def _bound(target: ast.expr) -> Iterator[str]:
-    return names_stored(ast.walk(target))
 
 
 def _is_local(target: ast.expr, outer: Collection[str]) -> bool:

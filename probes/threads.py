@@ -35,6 +35,7 @@ from perfdoctor.recording.schema import (
     CHILDREN_FAULTS,
     THINNED,
     Event,
+    ProcessGone,
     Reading,
     Sample,
     ThreadSample,
@@ -265,6 +266,10 @@ class ThreadsProbe:
         except OSError:
             self._let_go(thread)
             yield ThreadSample(now_ns, thread.tid, "X", None, "", 0, 0, None, None, None, None)
+            if (
+                task.is_main
+            ):  # the job's own search may come much later than the next of a series of short-lived workers
+                yield ProcessGone(now_ns, thread.process.pid)
             return
         if task.refused and not self._syscalls_refused:
             self._syscalls_refused = True

@@ -81,7 +81,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
-        settings={**read_settings(job.recording, pids), **read_code_settings(job)},
+        settings={**read_settings(job.recording, job.threads, pids), **read_code_settings(job)},
         paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
         lines={
             # Functions that brought a cause about on a device: no sample shows from where its work was launched.

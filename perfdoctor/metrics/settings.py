@@ -57,7 +57,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
@@ -94,6 +93,7 @@ if TYPE_CHECKING:
     from perfdoctor.recording.own_source import SourceCall
     from perfdoctor.recording.reader import Recording
     from perfdoctor.timeline.job import JobTimeline
+    from perfdoctor.timeline.threads import JobThreads, ThreadSeries
 
 Settings = dict[str, str | float]
 # What is often done in some rounds of a loop only, and which locations belong to it.
@@ -104,18 +104,19 @@ _DONE_AT_TIMES: Mapping[str, Callable[[CodeLocation], bool]] = MappingProxyType(
 })  # fmt: skip
 
 
-def read_settings(recording: Recording, trainers: Trainers) -> Settings:
+def read_settings(recording: Recording, threads: JobThreads, trainers: Trainers) -> Settings:
     """Reads the settings of a job from its recording.
 
     Args:
         recording: what was seen.
+        threads: its threads.
         trainers: its trainers and their workers.
     """
     readings = Readings(recording)
     settings: Settings = {"trainers": float(len(trainers))}
     settings.update(_cores(readings, trainers))
     settings.update(_workers(recording, trainers))
-    settings.update(_threads(recording, trainers))
+    settings.update(_threads(threads, recording.end_ns, trainers))
     settings.update(_gpus(readings))
     settings.update(_mounts(readings))
     settings.update(_disks(readings))
@@ -275,20 +276,24 @@ def _workers(recording: Recording, trainers: Trainers) -> Settings:
     return found
 
 
-def _threads(recording: Recording, trainers: Trainers) -> Settings:
-    seen = recording.threads
-    if not seen or not trainers:
+def _threads(threads: JobThreads, end_ns: int, trainers: Trainers) -> Settings:
+    if not threads.by_tid or not trainers:
         return {}
     found: Settings = {}
-    mains = {pid for pid, _ in trainers}
-    workers = {worker for _, pids in trainers for worker in pids}
-    threads = Counter(thread.pid for thread in seen.values())
+    mains = [pid for pid, _ in trainers]
+    workers = [worker for _, pids in trainers for worker in pids]
     for name, pids in (("trainer_threads", mains), ("worker_threads", workers)):
-        if counts := [threads[pid] for pid in pids if threads[pid]]:
+        if counts := [count for pid in pids if (count := _at_a_time(threads.of(pid), end_ns))]:
             found[name] = float(median(counts))
-    pins = any(thread.name == PINNING for thread in seen.values() if thread.pid in mains)
+    pins = any(thread.name == PINNING for pid in mains for thread in threads.of(pid))
     found["pin_thread"] = "yes" if pins else "no"
     return found
+
+
+def _at_a_time(threads: Iterable[ThreadSeries], end_ns: int) -> int:
+    """How many threads a process had while it lived, on average: some are started again and again."""
+    lived = [thread.lived_ns(end_ns) for thread in threads]
+    return round(sum(lived) / max(lived)) if any(lived) else len(lived)
 
 
 def _gpus(readings: Readings) -> Settings:

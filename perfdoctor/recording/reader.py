@@ -181,8 +181,8 @@ class Recording:
 
     @cached_property
     def ended_ns(self) -> dict[int, int]:
-        """When processes of the job ended, by their ids."""
-        return {process.pid: process.time_ns for process in self.rows(ProcessGone)}
+        """When processes of the job ended, by their ids: who noticed first knows best."""
+        return {process.pid: process.time_ns for process in reversed(self.rows(ProcessGone))}
 
     @cached_property
     def threads(self) -> dict[int, ThreadSeen]:

@@ -155,6 +155,12 @@ class ThreadSeries:
         """Whether it spent any time on a CPU or waiting for one."""
         return len(self.run_ns) > 1 and bool(self.run_ns[-1] > self.run_ns[0] or self.delay_ns[-1] > self.delay_ns[0])
 
+    def lived_ns(self, end_ns: int) -> int:
+        """How long it lived from its first sample on, until it was gone or watching ended."""
+        if not self._times:
+            return 0
+        return (self._times[-1] if self.states[-1] in _ENDED else end_ns) - self._times[0]
+
     def at(self, time_ns: int) -> ThreadState:
         """The thread at an instant."""
         index = self._index(time_ns)

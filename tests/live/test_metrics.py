@@ -79,7 +79,7 @@ def test_numbers_of_a_half_busy_process(recording) -> None:  # type: ignore[no-u
 
 def test_settings_of_a_real_process(recording) -> None:  # type: ignore[no-untyped-def]
     opened, pid = recording
-    settings = read_settings(opened, [(pid, ())])
+    settings = read_settings(opened, JobThreads(read_threads(opened)), [(pid, ())])
     assert settings["env.OMP_NUM_THREADS"] == "3"
     assert settings["affinity_cores"] == len(os.sched_getaffinity(0))
     assert settings["workers"] == 0

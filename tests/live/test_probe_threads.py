@@ -13,7 +13,7 @@ import pytest
 from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recording.clock import now_ns
-from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen
+from perfdoctor.recording.schema import ProcessGone, Sample, ThreadSample, ThreadSeen
 from tests.processes.attaching import job, until
 from tests.processes.watching import Watched
 
@@ -185,7 +185,7 @@ def test_threads_and_processes_that_end_are_told() -> None:
         assert gone == list(tids - {process.pid})
         process.process.kill()
         process.process.wait()
-        look(probe)
+        assert [sample.pid for sample in look(probe) if isinstance(sample, ProcessGone)] == [process.pid]
         watched.members = ()
         assert look(probe) == []
         list(probe.close())

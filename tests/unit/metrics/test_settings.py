@@ -7,10 +7,11 @@ import pytest
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceRounds, SourceState
-from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
+from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSample, ThreadSeen
 from perfdoctor.timeline.code_location import locate
+from perfdoctor.timeline.threads import JobThreads, read_threads
 from tests.builders import jobs
-from tests.builders.jobs import OWN, START
+from tests.builders.jobs import OWN, START, at
 
 PACKAGES = "/v/lib/python3.11/site-packages"
 LOADER = Frame(f"{PACKAGES}/torch/utils/data/dataloader.py", "__next__", 1)
@@ -23,7 +24,7 @@ TRAINER = 10
 
 def read(samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
     with jobs.recorded(samples) as recording:
-        return read_settings(recording, roles)
+        return read_settings(recording, JobThreads(read_threads(recording)), roles)
 
 
 def test_nothing_seen_is_nothing_said() -> None:
@@ -111,14 +112,24 @@ def test_workers_are_counted_over_time(forked: bool) -> None:
 
 
 def test_the_pinning_thread_is_known_by_torchs_own_name() -> None:
-    threads = [ThreadSeen(START, 10, 10, "python"), ThreadSeen(START, 11, 10, "pt_data_pin")]
+    threads = [*jobs.thread(10, 10), *jobs.thread(11, 10, name="pt_data_pin")]
     settings = read(threads, [(10, ())])
     assert settings["pin_thread"] == "yes"
     assert settings["trainer_threads"] == 2
 
 
+def test_threads_that_follow_one_another_are_one_at_a_time() -> None:
+    """As those that feed the queues of workers that are started for each epoch."""
+    feeders: list[Sample] = []
+    for tid, (began_s, ended_s) in {11: (0, 3), 12: (3, 6), 13: (6, 10)}.items():
+        feeders.append(ThreadSeen(at(began_s), tid, 10, "python"))
+        for time_s, state in ((began_s, "S"), (ended_s, "X")):
+            feeders.append(ThreadSample(at(time_s), tid, state, None, "", 0, 0, None, None, None, None))
+    assert read([*jobs.thread(10, 10), *feeders], [(10, ())])["trainer_threads"] == 2
+
+
 def test_no_pinning_thread() -> None:
-    threads = [ThreadSeen(START, 10, 10, "python"), ThreadSeen(START, 21, 20, "pt_data_pin")]
+    threads = [*jobs.thread(10, 10), *jobs.thread(21, 20, name="pt_data_pin")]
     assert read(threads, [(10, (20,))])["pin_thread"] == "no"
 
 

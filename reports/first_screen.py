@@ -128,11 +128,11 @@ def milliseconds(shares: Sequence[float]) -> list[int]:
 
 
 def changes_of(diagnosis: Diagnosis, report: Outline) -> tuple[list[AdvisedChange], tuple[tuple[int, ...], ...]]:
-    """All changes, each once, the one to make first in front; and of each finding the numbers of its changes."""
+    """All changes, each once, those to make first in front; and of each finding the numbers of its changes."""
     told = [worded_fixes(finding) for finding in diagnosis.findings]
     places = [(place, number) for place, fixes in enumerate(told) for number in range(len(fixes))]
     numbers: dict[tuple[str, str], int] = {}
-    for place, number in sorted(places, key=lambda at: at != report.first):
+    for place, number in sorted(places, key=lambda at: (at != report.first, at != report.second)):
         fix = told[place][number]
         numbers.setdefault((fix.title, fix.change), len(numbers) + 1)
     by_card = tuple(tuple(numbers[fix.title, fix.change] for fix in fixes) for fixes in told)

@@ -57,13 +57,14 @@ class Outline:
         bottleneck: ``cpu``, ``gpu``, ``io`` or ``communication``; "" where none is named.
         tone: ``bottleneck``, ``healthy`` or ``unknown``.
         claim: the bottleneck and its cause in a few words.
-        headline: one line with bottleneck, cause, share and what a fix brings.
+        headline: one line with bottleneck, cause, share, what a fix brings, and what would bring more.
         figures: the verdict's numbers, as label and text.
         basis: what the verdict rests on, as label and text.
         breakdown: where the time goes; empty if nothing is known of it.
         not_examined: rows of probe, reason, and what would enable it.
         ranks: all of them, or of many those that matter.
         first: the change to make first: its finding and its place among those of it, from 0; None for none.
+        second: one to something else that frees more than all of the bottleneck, likewise.
         groups: of many ranks those that are alike, as one each.
         halts: of a job that is stuck, who stands where; likewise what to do about it, and what would refute that.
         steps: titles with the rows below them: of the first rank, and of the straggler.
@@ -83,6 +84,7 @@ class Outline:
     groups: tuple[RankBar, ...]
     cards: tuple[Card, ...]
     first: tuple[int, int] | None
+    second: tuple[int, int] | None
     not_examined: tuple[tuple[str, str, str], ...]
     overhead: Rows
     steps: tuple[tuple[str, Rows], ...]
@@ -134,6 +136,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
         cards=cards,
         first=_first_change(diagnosis),
+        second=_freeing_more(diagnosis) if _tone(verdict) == "bottleneck" and stuck is None else None,
         not_examined=tuple(
             (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
             for item in diagnosis.not_examined
@@ -222,20 +225,19 @@ def _gain(diagnosis: Diagnosis) -> str:
 
 
 def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
-    """One line with bottleneck, cause, share and what a fix brings; of a sound job, what would make it much faster."""
+    """One line with bottleneck, cause, share and what a fix brings; and what would make the job faster than that."""
     verdict = diagnosis.verdict
     said, share = _claim(diagnosis), percent(verdict.share)
     if verdict.bottleneck is None or verdict.cause is None:
         return said
-    gain = _gain(diagnosis)
+    gain, more = _gain(diagnosis), None if _is_unequal(verdict) else _freeing_more(diagnosis)
+    faster = lower_first(cards[more[0]].changes[more[1]].headline) if more else ""
     if CAUSES[verdict.cause].healthy:
         title = _verdict_title(diagnosis, verdict.cause)
-        first = None if _is_unequal(verdict) else _first_change(diagnosis)
-        faster = lower_first(cards[first[0]].changes[first[1]].headline) if first else ""
         return label("headline_healthy", claim=said, share=share, title=title, gain=gain, faster=faster)
     # An evaluation that is left out reads no batches either, and a loop's operations have a backward pass.
     beyond = 1 - 1 / verdict.predicted_speedup > verdict.share + SMALL_SHARE
-    return label("headline", claim=said, share=share, gain=gain, beyond=beyond)
+    return label("headline", claim=said, share=share, gain=gain, beyond=beyond, faster=faster)
 
 
 def _first_change(diagnosis: Diagnosis) -> tuple[int, int] | None:
@@ -247,11 +249,19 @@ def _first_change(diagnosis: Diagnosis) -> tuple[int, int] | None:
     tone = _tone(verdict)
     if tone == "bottleneck" or diagnosis.stuck is not None:
         return (0, 0) if findings and findings[0].fixes else None
+    return _freeing_more(diagnosis) if tone == "healthy" else None
+
+
+def _freeing_more(diagnosis: Diagnosis) -> tuple[int, int] | None:
+    """The change outside of the bottleneck that frees most, where that is much, and more than the bottleneck takes."""
+    verdict = diagnosis.verdict
+    sound = verdict.cause is not None and CAUSES[verdict.cause].healthy
+    least, bottleneck = (1.0, None) if sound else (1 / max(1 - verdict.share, SMALL_SHARE), verdict.cause)
     large = [
         (fix.predicted_speedup or 1.0, place, number)
-        for place, finding in enumerate(findings)
+        for place, finding in enumerate(diagnosis.findings)
         for number, fix in enumerate(finding.fixes)
-        if tone == "healthy" and frees_much(fix)
+        if finding.cause != bottleneck and frees_much(fix) and (fix.predicted_speedup or 1.0) > least
     ]
     _, place, number = max(large, key=lambda found: found[0], default=(1.0, -1, -1))
     return (place, number) if large else None

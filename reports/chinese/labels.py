@@ -79,9 +79,10 @@ def bottleneck(*, resource: str, title: str) -> str:
     return f"{_RESOURCES[resource]}瓶颈：{title}"
 
 
-def headline(*, claim: str, share: str, gain: str, beyond: bool) -> str:
+def headline(*, claim: str, share: str, gain: str, beyond: bool, faster: str) -> str:
     how = "做第一项修改后（它还省下别的时间）" if beyond else "修复后"
-    return f"{claim}，占 {share} 的时间" + (f"，{how}{gain}" if gain else "")
+    more = f"；要比这更快，可以{faster}" if faster else ""
+    return f"{claim}，占 {share} 的时间" + (f"，{how}{gain}" if gain else "") + more
 
 
 def headline_healthy(*, claim: str, share: str, title: str, gain: str, faster: str) -> str:

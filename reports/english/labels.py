@@ -79,9 +79,10 @@ def bottleneck(*, resource: str, title: str) -> str:
     return f"{_RESOURCES[resource]} bottleneck: {title}"
 
 
-def headline(*, claim: str, share: str, gain: str, beyond: bool) -> str:
+def headline(*, claim: str, share: str, gain: str, beyond: bool, faster: str) -> str:
     how = "with the first change, which frees other time as well" if beyond else "if fixed"
-    return f"{claim}, {share} of the time" + (f", {gain} {how}" if gain else "")
+    more = f"; to make it faster than that, {faster}" if faster else ""
+    return f"{claim}, {share} of the time" + (f", {gain} {how}" if gain else "") + more
 
 
 def headline_healthy(*, claim: str, share: str, title: str, gain: str, faster: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.cards import ShortPaths
+from perfdoctor.reports.first_screen import changes_of
 from perfdoctor.reports.outline import outline
 from tests.builders import diagnoses
 
@@ -175,3 +176,24 @@ def test_the_first_line_of_a_sound_job_says_what_would_make_it_much_faster(speed
     headline = outline(replace(base, findings=(replace(base.findings[0], fixes=(fix,)),))).headline
     assert headline.startswith("No bottleneck found: ")
     assert headline.endswith("; to make it faster, let the arithmetic use 2 threads (up to 1.9 times as fast)") is told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.25, True), (0.4, False)])
+def test_a_change_that_frees_more_than_all_of_the_bottleneck_is_in_the_first_line_and_second(
+    share: float, told: bool
+) -> None:
+    base = diagnoses.input_bound()
+    own = Fix("Start workers", "None is there.", "num_workers=2", 1 / (1 - share), (1.0, 1 / (1 - share)))
+    other = Fix("Update all at once", "The optimizer takes half of it.", "fused=True", 1.5, (1.4, 1.6))
+    findings = (
+        replace(base.findings[0], share=share, fixes=(own, replace(own, title="Read less"))),
+        replace(diagnoses.sound().findings[0], fixes=(other,)),
+    )
+    diagnosis = replace(base, verdict=replace(base.verdict, share=share), findings=findings)
+    report = outline(diagnosis)
+    assert (
+        report.headline.endswith("; to make it faster than that, update all at once (1.4 to 1.6 times as fast)") is told
+    )
+    assert (report.first, report.second) == ((0, 0), (1, 0) if told else None)
+    changes, _ = changes_of(diagnosis, report)
+    assert [change.fix.title for change in changes].index("Update all at once") == (1 if told else 2)

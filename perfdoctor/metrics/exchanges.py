@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from perfdoctor.knowledge import thresholds
@@ -13,14 +14,14 @@ from perfdoctor.timeline.stacks import Stacks
 
 @dataclass(frozen=True, slots=True)
 class Exchanges:
-    """Nanoseconds of main threads in collectives. DistributedDataParallel calls none in Python, but for hooks.
+    """Nanoseconds of trainers in collectives. DistributedDataParallel calls none in Python, but for hooks.
 
     Attributes:
         forward: in the model's forward pass.
         backward: in the backward pass.
         all_to_all: of both, where each rank sends something else to each other one.
         besides: outside of both, by the job's own line.
-        spent: of main threads in all.
+        spent: of these threads in all.
     """
 
     forward: float = 0.0
@@ -48,9 +49,9 @@ class Exchanges:
         return tuple((line, amount / self.spent) for line, amount in parts if line)
 
 
-def read_exchanges(stacks: Stacks) -> Exchanges:
-    """The exchanges of a job; what evaluates is left out."""
-    spent = stacks.spent_ns()
+def read_exchanges(stacks: Stacks, trainers: Collection[int]) -> Exchanges:
+    """The exchanges of some trainers, by PID; what evaluates is left out."""
+    spent = stacks.spent_ns(trainers)
     forward, backward, all_to_all, besides = 0.0, 0.0, 0.0, Amounts[str]()
     for number, amount_ns in spent.items():
         location, frames = stacks.locations[number], stacks.frames[number]

@@ -62,36 +62,46 @@ class _Seen:
 
 
 def find_costly(
-    stacks: Stacks, detours: Collection[SourceDetour], own: Mapping[str, Mapping[str, float]], at_work: float
+    stacks: Stacks,
+    trainers: Collection[int],
+    workers: Collection[int],
+    detours: Collection[SourceDetour],
+    own: Mapping[str, Mapping[str, float]],
+    at_work: float,
 ) -> tuple[CostlyDetour, ...]:
     """The detours that take enough of the time to be reported, the costliest first.
 
     Args:
         stacks: the job's.
+        trainers: their PIDs; a launcher's time is none of the steps'.
+        workers: PIDs of their loader workers, whose time counts as far as trainers wait for input.
         detours: in its source.
         own: the lines of each cause, ``"file.py:12 function"`` to seconds; they have the backward pass at other ones.
         at_work: the fraction of the wall time in which main threads do not queue for a core; they do at any line.
     """
-    spent = stacks.spent_ns()
-    if not detours or not spent.total:
+    of_trainers, of_workers = stacks.spent_ns(trainers), stacks.spent_ns(workers)
+    if not detours or not of_trainers.total:
         return ()
     seen: dict[tuple[str, str, str], _Seen] = {}
-    at = _by_line(detours)
-    for number, amount_ns in spent.items():
+    at, waited = _by_line(detours), _part_of_input(own)
+    parts = {number: amount / of_trainers.total for number, amount in of_trainers.items()}
+    for number, amount in of_workers.items():
+        parts[number] = parts.get(number, 0.0) + waited * amount / of_workers.total
+    for number, part in parts.items():
         line, frames = stacks.locations[number].line, stacks.frames[number]
         copying = any(frame.simple_name == COPIES_TENSORS for frame in frames)
         places: dict[int, _Seen] = {}  # each once, however many of its statements the stack is in
         for one, frame in _in_stack(frames, at).items():
             place = seen.setdefault((one.way, one.file, frame.function), _Seen())
-            place.statements[one] += amount_ns
+            place.statements[one] += part
             places[id(place)] = place
         for place in places.values():
-            place.lines[line] += amount_ns
-            place.copying += amount_ns * copying
+            place.lines[line] += part
+            place.copying += part * copying
     found = []
     for (way, file, function), place in seen.items():
         # Whether it is worth a word does not depend on who else takes cores just now.
-        of_work = place.lines.total / spent.total
+        of_work = place.lines.total
         if of_work >= thresholds.REPORTED_SHARE and place.is_one(way):
             statements = sorted(place.statements, key=lambda one: -place.statements[one])
             if way == JOINED_CUT:  # what is kept in step, short as its joining may be
@@ -101,6 +111,12 @@ def find_costly(
             line, lines = f"{file}:{statements[0].line} {function}", frozenset(place.lines)
             found.append(CostlyDetour(way, line, lines, tuple(pieces), at_work * of_work, _cause_of(lines, own)))
     return tuple(sorted(found, key=lambda one: -one.share))
+
+
+def _part_of_input(own: Mapping[str, Mapping[str, float]]) -> float:
+    """How much of the time with known lines is for input."""
+    everywhere = Amounts({cause: sum(lines.values()) for cause, lines in own.items()})
+    return everywhere[INPUT_PREPROCESSING] / everywhere.total if everywhere.total else 0.0
 
 
 def _cause_of(lines: Collection[str], own: Mapping[str, Mapping[str, float]]) -> str:

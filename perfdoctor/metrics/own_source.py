@@ -25,9 +25,9 @@ def unused_pass(calls: Iterable[SourceCall]) -> SourceCall | None:
     return next((call for call in others if call.is_unused), None)
 
 
-def part_in_call(stacks: Stacks, call: SourceCall) -> float | None:
-    """The fraction of the main threads' time that lies in a call, and in what that calls; None where none was seen."""
-    spent = stacks.spent_ns()
+def part_in_call(stacks: Stacks, trainers: Collection[int], call: SourceCall) -> float | None:
+    """The fraction of the trainers' time that lies in a call, and in what that calls; None where none was seen."""
+    spent = stacks.spent_ns(trainers)
     lines = range(call.line, call.line + call.text.count("\n") + 1)
     inside = sum(
         amount

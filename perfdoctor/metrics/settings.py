@@ -139,7 +139,7 @@ def read_code_settings(job: JobTimeline) -> Settings:
     elif enough:
         found["loader"] = "no"
     if enough:
-        if "parallel" not in found and (activations := _activations(job, found)):
+        if "parallel" not in found and (activations := _activations(job, pids, found)):
             found["activations"] = activations
         found.setdefault("parallel", "no")
     in_source = _said_in_source(job.source_calls)
@@ -168,8 +168,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     return found
 
 
-def _activations(job: JobTimeline, found: Settings) -> str:
-    exchanged = read_exchanges(job.stacks).activations
+def _activations(job: JobTimeline, pids: set[int], found: Settings) -> str:
+    exchanged = read_exchanges(job.stacks, pids).activations
     return exchanged or (ADDED_UP if "tensor_parallel" in found else "")
 
 

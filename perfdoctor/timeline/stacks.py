@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -188,9 +188,10 @@ class Stacks:
                     found.setdefault(line, Amounts())[name(self.frames[number])] += amount_ns
         return found
 
-    def spent_ns(self) -> Amounts[int]:
-        """Nanoseconds by stack, of all main threads together."""
-        return Amounts.summed(series.amounts_ns() for series in self.series if series.is_main)
+    def spent_ns(self, pids: Collection[int] | None = None) -> Amounts[int]:
+        """Nanoseconds by stack, of the main threads of all processes or of some together."""
+        mains = (series for series in self.series if series.is_main)
+        return Amounts.summed(series.amounts_ns() for series in mains if pids is None or series.pid in pids)
 
     def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""

@@ -21,7 +21,7 @@ def test_exchanges_are_told_apart_by_what_calls_them() -> None:
     forward, backward = (line(3), MODULE, EXCHANGE), (line(4), BACKWARD, EXCHANGE)
     besides = [(line(number), EXCHANGE) for number in (6, 6, 7)]
     idle = (line(1),)
-    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, backward, *besides, idle, times=600, every_s=0.01)))
+    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, backward, *besides, idle, times=600, every_s=0.01)), {1})
     assert found.forward / found.spent == pytest.approx(1 / 6, abs=0.01)
     assert found.backward / found.spent == pytest.approx(1 / 6, abs=0.01)
     [(first, most), (second, less)] = found.besides_passes()
@@ -34,15 +34,22 @@ def test_exchanges_are_told_apart_by_what_calls_them() -> None:
 def test_how_layers_exchange_activations(called: str, how: str) -> None:
     exchange = Frame(f"{TORCH}/distributed/distributed_c10d.py", called, 1)
     forward, backward = (line(3), MODULE, exchange), (line(4), BACKWARD, exchange)
-    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, backward, (line(1),), times=600, every_s=0.01)))
+    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, backward, (line(1),), times=600, every_s=0.01)), {1})
     assert found.activations == how
     of_the_job = Frame("/job/distributed/tokens.py", called, 1)  # a name of the job's own says nothing
     forward = (line(3), MODULE, of_the_job, EXCHANGE)
-    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, (line(1),), times=600, every_s=0.01)))
+    found = read_exchanges(Stacks.read(jobs.stacks(1, forward, (line(1),), times=600, every_s=0.01)), {1})
     assert found.activations == "added up"
 
 
 def test_without_stacks_nothing_is_exchanged() -> None:
-    found = read_exchanges(Stacks.read([]))
+    found = read_exchanges(Stacks.read([]), {1})
     assert found.activations == ""
     assert found.besides_passes() == ()
+
+
+def test_a_launcher_exchanges_nothing_and_waits() -> None:
+    waits = jobs.stacks(2, (Frame("/job/launch.py", "main", 9),), times=600, every_s=0.01)
+    rank = jobs.stacks(1, (line(6), EXCHANGE), (line(1),), times=600, every_s=0.01)
+    [(_, part)] = read_exchanges(Stacks.read([*rank, *waits]), {1}).besides_passes()
+    assert part == pytest.approx(0.5, abs=0.01)

@@ -25,10 +25,10 @@ def test_what_a_call_takes_is_all_that_was_seen_below_it() -> None:
     inside = (outermost, Frame("/job/gan.py", "Gan.critic_step", 8), MODULE)
     elsewhere = (outermost, Frame("/job/gan.py", "Gan.generator_step", 30), MODULE)
     job = jobs.timeline([*jobs.process(10), *jobs.stacks(10, inside, inside, *[elsewhere] * 6, times=160)])
-    part = part_in_call(job.stacks, CALL)
+    part = part_in_call(job.stacks, {10}, CALL)
     assert part is not None
     assert abs(part - 0.25) < 0.02
-    assert part_in_call(jobs.timeline(jobs.process(10)).stacks, CALL) is None
+    assert part_in_call(jobs.timeline(jobs.process(10)).stacks, {10}, CALL) is None
 
 
 def test_other_calls_that_nothing_uses_are_no_passes() -> None:

@@ -161,6 +161,8 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     yield from mend_transport(case)
     if case.settings.get("sync_batch_norm") == "yes":
         yield advise("communication.no_sync_batch_norm")
+    if way == DDP:
+        yield from _exchange_less_besides(case)
     if way not in ("", "no") and not (way == DDP and _is_by_script(case, LATENCY)):
         yield from _train_in_one_process(case)
         if way == FULLY_SHARD:
@@ -173,6 +175,15 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
         if way in ("", "no"):
             yield advise("communication.use_buckets")
     yield advise("communication.fewer_metrics")
+
+
+def _exchange_less_besides(case: Case) -> Iterator[Advice]:
+    """What the script exchanges beside gradients."""
+    share = min(case.share(LATENCY), sum(part for _, part in case.exchanged_besides))
+    if share >= thresholds.REPORTED_SHARE:
+        yield advise("communication.exchange_rarely", line=case.exchanged_besides[0][0], share=share)
+        if case.settings.get("object_collectives") == "yes":
+            yield advise("communication.gather_tensors")
 
 
 def _train_in_one_process(case: Case) -> Iterator[Advice]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.knowledge.libraries import DEEPSPEED, FULLY_SHARD, SHARDED
+from perfdoctor.knowledge.libraries import DDP, DEEPSPEED, FULLY_SHARD, SHARDED
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.proposed import Gain, Proposed
 
@@ -14,13 +14,21 @@ OF_THREE = 1 / 3
 def by_fewer_exchanges(fix: Proposed) -> Gain | None:
     """Three exchanges of gradients in four, or two; where ranks share the model, parameters go over as before.
 
+    What the script exchanges beside DistributedDataParallel stays.
+
     DeepSpeed exchanges in each backward pass in some of its stages, and which one it is is not seen.
     """
     way = fix.case.settings.get("parallel")
     if way == DEEPSPEED:
         return None
-    part = OF_THREE if way in SHARDED else 1.0
+    part = OF_THREE if way in SHARDED else of_layers(fix.case, fix.share) if way == DDP else 1.0
     return fix.frees(0.5 * part, 0.75 * part, 0.75 * part)
+
+
+def of_objects(fix: Proposed) -> Gain:
+    """What the script exchanges besides, where that is known to be a part of it, or all of it."""
+    part = 1 - of_layers(fix.case, fix.share) if fix.case.exchanged_besides else 1.0
+    return fix.frees(0.0, part, part)
 
 
 def by_larger_units(fix: Proposed) -> Gain | None:

@@ -151,7 +151,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.fewer_rounds": exchange_estimates.by_fewer_exchanges,
     "communication.large_buckets": exchange_estimates.by_larger_units,
     "communication.exchange_rarely": estimates.value("share", 0.0),
-    "communication.gather_tensors": estimates.UP_TO_ALL,
+    "communication.gather_tensors": exchange_estimates.of_objects,
     "communication.half_precision": estimates.HALF,
     "communication.one_process": estimates.known_part(1.0, least=0.5),
     "communication.overlap": estimates.UP_TO_ALL,

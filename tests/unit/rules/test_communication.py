@@ -236,3 +236,18 @@ def test_how_much_is_advised_does_not_depend_on_who_else_uses_the_cores(neighbou
     beside = {"cpu.contention": 0.45}
     found = finding("communication.bandwidth", share=0.07, settings=settings, numbers=numbers, beside=beside, ranks=2)
     assert (len(found.fixes) > 1) == fixes
+
+
+def test_what_is_exchanged_beside_gradients_is_not_freed_by_fewer_passes() -> None:
+    """Objects that ranks gather in each step, beside a model whose gradients take as long."""
+    settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo", "object_collectives": "yes"}
+    phases: dict[str, Any] = {"gradient sync": 0.09, "backward": 0.5}
+    cause, besides = "communication.latency", (("train.py:46 gather", 0.1),)
+    found = finding(cause, share=0.2, settings=settings, ranks=2, exchanged=besides, **phases)
+    gains = {fix.title: fix.predicted_speedup for fix in found.fixes}
+    assert gains["Do the exchange at train.py:46 gather more rarely"] == pytest.approx(1.11, abs=0.01)
+    assert "Gather tensors instead of objects" in gains
+    seldom = "Exchange gradients every few steps"
+    alone = finding(cause, share=0.2, settings=settings, ranks=2, **phases)
+    assert gains[seldom] == pytest.approx(1 / (1 - 0.75 * 0.1), abs=0.01)
+    assert next(fix for fix in alone.fixes if fix.title == seldom).predicted_speedup == pytest.approx(1.18, abs=0.01)

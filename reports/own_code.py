@@ -57,7 +57,7 @@ def _in_call(line: str, calls: tuple[OwnCall, ...]) -> str:
     own = next((call for call in calls if last_name(made.func) in call.names), None)
     arguments = _arguments(made)
     text = with_arguments(own.text, own.names, arguments) if own is not None and arguments else ""
-    if own is None or not text:
+    if own is None or text in ("", own.text):  # a call that says so already is not the one to change
         return line
     comment = line.encode()[made.end_col_offset :].decode().strip()
     return "\n".join(filter(None, (f"# {own.file.rpartition('/')[2]}:{own.line}", comment, text)))

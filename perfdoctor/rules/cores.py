@@ -140,7 +140,7 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
         runnable=runnable,
         cores=cores,
         now=now,
-        overruled=overruled,
+        overruled=overruled or sets_threads(case),
     )
 
 

@@ -127,6 +127,14 @@ def test_the_only_argument_of_a_call_is_replaced() -> None:
     assert in_own_code("torch.set_num_threads(2)", own) == "# train.py:3\ntorch.set_num_threads(2)"
 
 
+def test_a_call_that_has_these_arguments_is_not_the_one_to_change() -> None:
+    own = OwnCode((OwnCall("/home/me/train.py", 71, "torch.set_num_threads(1)", THREADS),))
+    assert (
+        in_own_code("torch.set_num_threads(1)  # in workers too", own) == "torch.set_num_threads(1)  # in workers too"
+    )
+    assert in_own_code("torch.set_num_threads(2)", own).startswith("# train.py:71")
+
+
 def test_fused_takes_the_place_of_foreach_in_the_optimizer_that_the_job_has() -> None:
     own = OwnCode((OwnCall("train.py", 3, "opt = SGD(ps, lr=0.1, foreach=True)", OPTIMIZERS),))
     fix = worded_fix(replace(advise("optimizer.fused", share=0.2, gpu=False, trainer=False, update="SGD"), own=own))

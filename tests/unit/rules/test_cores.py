@@ -37,6 +37,15 @@ def test_threads_that_fit_already_are_left_alone() -> None:
     assert overruled.fixes[0].change.startswith("torch.set_num_threads(2)")
 
 
+def test_threads_that_the_script_sets_are_not_changed_by_a_variable() -> None:
+    numbers = {"runnable_threads": 8.0}
+    for of_script, change in (({"threads_set": "yes"}, "torch.set_num_threads(1)"), ({}, "OMP_NUM_THREADS=1")):
+        settings: dict[str, str | float] = {"cores": 2.0, "affinity_cores": 4.0, **of_script}
+        found = finding("cpu.contention", numbers=numbers, settings=settings, ranks=2)
+        fewer = next(fix for fix in found.fixes if fix.title == "Use 1 compute thread per process")
+        assert (fewer.change or "").startswith(change)
+
+
 def test_what_crowded_threads_burn_in_the_arithmetic_is_in_the_range() -> None:
     """Beside the queues, as much of it as threads are beyond the cores."""
     settings: dict[str, str | float] = {"cores": 2.0, "affinity_cores": 2.0}

@@ -9,8 +9,11 @@ from contextlib import suppress
 from math import isclose
 
 from perfdoctor.capture.own_syntax import Place
-from perfdoctor.knowledge.detours import AVERAGED, DESCENDED, SAME_DATA
+from perfdoctor.knowledge.detours import AVERAGED, DESCENDED, MADE_NEW, SAME_DATA
 from perfdoctor.results.edits import last_name
+
+# Methods that write into a tensor, or into what is known of it, and compute nothing.
+_CLEARS = frozenset(("zero_", "detach_", "requires_grad_", "copy_", "fill_"))
 
 _Found = tuple[str, tuple[str, str, str]]
 
@@ -19,8 +22,16 @@ def find_by_parameter(statement: ast.stmt) -> Iterator[_Found]:
     """What a statement does to each parameter, and what a call for all of them has to be given.
 
     Which detour it is, what it goes over, and the rest: the other model's parameters and the weight of what is kept, or
-    how large a step is.
+    how large a step is. Of an optimizer's update: what it keeps, and what that becomes.
     """
+    known = [*_in_one_call(statement)]
+    yield from known
+    if isinstance(statement, ast.For) and not known:
+        yield from _made_new(statement)
+
+
+def _in_one_call(statement: ast.stmt) -> Iterator[_Found]:
+    """What PyTorch has a call for."""
     match statement:
         case ast.For(
             target=ast.Tuple(elts=[ast.Name(id=one), ast.Name(id=other)]),
@@ -97,6 +108,35 @@ def _descended(body: Sequence[ast.stmt], parameter: str, over: str) -> Iterator[
         moved = change == "add" or (change == "set" and found.pop(parameter, "") == "1")
         if moved and found.keys() == {f"{parameter}.grad"}:
             yield DESCENDED, (over, _negative(found[f"{parameter}.grad"]), "")
+
+
+def _made_new(loop: ast.For) -> Iterator[_Found]:
+    """An update by gradients that keeps something of each parameter, all of it by arithmetic that makes new tensors."""
+    inside = [node for statement in loop.body for node in ast.walk(statement)]
+    gradients = {f"{node.id}.grad" for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    if any(isinstance(node, ast.For | ast.While) for node in inside) or any(map(_is_in_place, inside)):
+        return
+    if not any(isinstance(node, ast.Attribute) and ast.unparse(node) in gradients for node in inside):
+        return
+    for node in inside:
+        match node:
+            case ast.Assign(targets=[ast.Subscript() | ast.Attribute() as target], value=value):
+                kept, parts = _kept(target), [*ast.walk(value)]
+                sums = sum(isinstance(part, ast.BinOp) for part in parts)
+                if sums > 1 and kept not in gradients and any(_kept(part) == kept for part in parts):
+                    yield MADE_NEW, (ast.unparse(target), ast.unparse(value), "")
+                    return
+
+
+def _kept(place: ast.AST) -> str:
+    """What of an optimizer's state or of a parameter is meant; "" for anything else."""
+    return ast.unparse(place) if isinstance(place, ast.Subscript) else _bare(place) if isinstance(place, Place) else ""
+
+
+def _is_in_place(node: ast.AST) -> bool:
+    """Whether it calls a method that writes into its tensor, ``m.mul_(0.9)``."""
+    method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    return re.fullmatch(r"(?!_)\w+(?<!_)_", method) is not None and method not in _CLEARS
 
 
 def _changes(statement: ast.stmt, name: str) -> Iterator[tuple[str, ast.expr]]:

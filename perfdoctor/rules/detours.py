@@ -50,6 +50,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.averaged", line=line, share=share, pieces=pieces)
         case detours.DESCENDED:
             return advise("detours.descended", line=line, share=share, pieces=pieces)
+        case detours.MADE_NEW:
+            return advise("detours.made_new", line=line, share=share, pieces=pieces)
         case _:
             return advise("detours.listed", line=line, share=share, pieces=pieces)
 

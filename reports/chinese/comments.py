@@ -43,6 +43,9 @@ _DATA = {
     "parts need no stack: torch.sqrt((a * a + b * b).clamp_min(1e-12)) for torch.stack([a, b]).norm(dim=0)": (
         "各部分不需要 stack：用 torch.sqrt((a * a + b * b).clamp_min(1e-12)) 代替 torch.stack([a, b]).norm(dim=0)"
     ),
+    "in place of {} = {}": "代替 {} = {}",
+    "so for all that is kept; products: addcmul_": "所有保留的张量都这样；乘积用 addcmul_",
+    "the same for the parameter itself": "参数本身也一样",
     "in place of the loop": "代替这个循环",
     "once, before the first step": "只做一次，在第一步之前",
     "where the rate changes: optimizer.param_groups[0]['lr'] = rate": (

@@ -93,3 +93,11 @@ def descended(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"在 {line} 用一次调用更新所有参数",
         f"{percent(share)} 的时间花在那里：逐个参数处理，每个都要经过 Python 和单独的调用。",
     )
+
+
+def made_new(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 原地更新",
+        f"{percent(share)} 的时间花在那里：其中每个和、每个积都会创建一个新张量，要取用新的内存并再次遍历。"
+        "名称以 _ 结尾的方法直接写入已有的张量。",
+    )

@@ -149,3 +149,15 @@ def descended(*, line: str, share: float, pieces: _Pieces) -> Fix:
         "optimizer.step()  # in place of the loop\n"
         "# where the rate changes: optimizer.param_groups[0]['lr'] = rate",
     )
+
+
+def made_new(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept, value, _ = pieces[0]
+    return Fix(
+        f"Update in place at {line}",
+        f"{percent(share)} of the time goes there: each sum and each product makes a tensor of its own, in memory "
+        "that has to be fetched and gone over again. Methods that end in _ write into the tensor that they have.",
+        f"# in place of {kept} = {value}\n"
+        f"{kept}.mul_(beta).add_(gradient, alpha=1 - beta)  # so for all that is kept; products: addcmul_\n"
+        "parameter.addcdiv_(kept, divisor, value=-rate)  # the same for the parameter itself",
+    )

@@ -916,6 +916,12 @@ def one_call_does_to_all_parameters_what_the_loop_did() -> None:
     lower = [one - rate * one.grad for one in net.parameters() if one.grad is not None]
     run("detours.descended", names, pieces=(("net.parameters()", "rate", ""),))
     assert all(map(torch.allclose, net.parameters(), lower))
+    names = {"m": torch.ones(3), "gradient": torch.arange(3.0), "beta": 0.9, "parameter": torch.ones(3),
+             "kept": torch.ones(3), "divisor": torch.full((3,), 2.0), "rate": 0.5}  # fmt: skip
+    mean = 0.9 * names["m"] + 0.1 * names["gradient"]
+    run("detours.made_new", names, pieces=(("m", "b * m + (1 - b) * g", ""),))
+    assert torch.allclose(names["m"], mean)
+    assert torch.allclose(names["parameter"], torch.full((3,), 0.75))
 
 
 @check

@@ -229,3 +229,25 @@ def test_the_mean_of_two_models_is_kept_parameter_by_parameter(body: str, weight
 )  # fmt: skip
 def test_parameters_are_moved_one_by_one(source: str, expected: tuple[str, ...] | None) -> None:
     assert found(source) == ([expected] if expected else [])
+
+
+UPDATE = "for group in groups:\n    for p in group:\n        g, s = p.grad, state[p]\n        "
+MEAN = "s['m'] = b * s['m'] + (1 - b) * g\n        "
+
+
+@pytest.mark.parametrize(
+    ("body", "is_one"),
+    [
+        (MEAN + "p.data = p - lr * s['m']", True),
+        ("if g is not None:\n            " + MEAN + "p.data -= lr * s['m']", True),
+        # In place already; a count; a clipped gradient; what uses no gradient.
+        (MEAN + "p.data.add_(s['m'], alpha=-lr)", False),
+        ("s['m'].mul_(b).add_(g, alpha=1 - b)\n        p.data = p - lr * (s['m'] + g)", False),
+        ("s['t'] = s['t'] + 1", False),
+        ("p.grad = p.grad * (scale / (norm + 1))", False),
+    ],
+)
+def test_an_optimizer_makes_new_tensors_of_what_it_keeps(body: str, is_one: bool) -> None:
+    ways = [one[0] for one in found(UPDATE + body)]
+    assert ways == (["made_new"] if is_one else [])
+    assert not found((UPDATE + body).replace("p.grad", "p.other"))

@@ -755,6 +755,11 @@ MAPPED_FAULTS = Threshold(
     50.0, "major faults/s", "measured: 22 with read-ahead brought 149 MB/s of a mapped file, 1465 without it"
 )
 PAGE_CACHE_HITS = Threshold(0.5, "of the bytes read", "judgement: with more hits, memory serves most reads already")
+COUNTED_APART = Threshold(
+    0.05,
+    "of the bytes read",
+    "measured: where all of it had been in memory before, two of the kernel's counters were 0.014 apart",
+)
 READ_AGAIN = Threshold(
     0.1, "of the bytes read", "judgement: less of it dropped from the page cache just before is not worth a word"
 )

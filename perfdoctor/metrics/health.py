@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.hardware import PCIE_GT_PER_S
 from perfdoctor.metrics.gpu import job_gpus
@@ -147,6 +148,7 @@ def _measure_memory(numbers: Numbers, readings: Readings) -> None:
     put(numbers, "reclaimed", None if reclaimed is None else reclaimed / MB)
     again, fetched = readings.rate(inner, "refaults_total"), readings.rate("job", "storage_read_bytes_total")
     # Where the group reads more again than the job reads at all, others are in it too, and whose it is is not known.
-    if again is not None and fetched and again * PAGE_BYTES <= fetched:
-        put(numbers, "read_again", again * PAGE_BYTES / fetched)
+    part = again * PAGE_BYTES / fetched if again is not None and fetched else None
+    if part is not None and part <= 1 + thresholds.COUNTED_APART:
+        put(numbers, "read_again", min(1.0, part))
     put(numbers, "compaction_stalls", readings.rate("host", "compaction_stalls_total"))

@@ -101,18 +101,18 @@ def _nearer(case: Case) -> Iterator[Advice]:
     path, cached = case.hot_path(STORAGE_READ), case.number("page_cache")
     if (system := case.network_system(STORAGE_READ)) is not None:
         yield advise("io.copy_to_local", path=path, system=system, available=case.number("memory_available"))
-    if cached is None or cached < thresholds.PAGE_CACHE_HITS:
+    if (cached is None or cached < thresholds.PAGE_CACHE_HITS) and not _thrashes(case, thresholds.MOSTLY):
         yield advise("io.keep_in_memory", path=path, available=case.number("memory_available"))
-    if _thrashes(case):
+    if _thrashes(case, thresholds.READ_AGAIN):
         yield advise("io.part_per_host", refaults=case.number("refaults"))
 
 
-def _thrashes(case: Case) -> bool:
-    """Whether a good part of what is read was in the page cache not long ago."""
+def _thrashes(case: Case, least: float) -> bool:
+    """Whether at least such a part of what is read was in the page cache not long ago."""
     refaults, fetched = case.number("refaults"), case.number("read_from_storage")
     if refaults is None or fetched is None:
         return False
-    return refaults * _PAGE_MB > max(thresholds.READ_AGAIN * fetched, _PAGE_MB)
+    return refaults * _PAGE_MB > max(least * fetched, _PAGE_MB)
 
 
 def _fetch_otherwise(case: Case) -> Iterator[Advice]:

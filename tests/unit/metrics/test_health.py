@@ -142,6 +142,14 @@ def test_what_others_of_the_group_read_again_is_not_counted() -> None:
     assert values(samples) == {}
 
 
+def test_what_is_read_again_is_counted_by_two_counters_that_differ_a_little() -> None:
+    samples = [
+        *readings("cgroup:/pods/job", "refaults_total", 0, 1014, every_s=10),
+        *readings("job", "storage_read_bytes_total", 0, 1000 * 4096, every_s=10),
+    ]
+    assert values(samples) == {"read_again": 1.0}
+
+
 def port(number: int, gigabits: int, board: str = "MT_0838", carried: float = 1e9) -> list[Sample]:
     subject = f"fabric:mlx5_{number}/1"
     told = {"board": board, "link_layer": "InfiniBand", "link_bits_per_second": str(gigabits * 10**9)}

@@ -218,6 +218,8 @@ def test_a_page_cache_that_is_too_small_is_named_only_if_it_matters() -> None:
     for refaults, named in ((20_000.0, True), (0.57, False), (0.0, False)):
         found = finding("io.storage_read", numbers={"refaults": refaults, "read_from_storage": 100.0})
         assert (title in titles(found)) is named
+        # What was dropped again would be so once more.
+        assert ("Keep the data in memory, if it fits" in titles(found)) is not named
 
 
 def test_own_python_is_not_told_to_compile() -> None:

@@ -37,7 +37,7 @@ class DeviceArguments(CallArguments, gc=False, frozen=True):
 
     device: Loose = None
     stream: Loose = None
-    grid: tuple[Whole, ...] | None = None
+    grid: tuple[Whole, ...] | str | None = None  # text where an operator launches a kernel of Triton
     block: msgspec.Raw = msgspec.Raw()  # as it stands in the file: it only distinguishes kernels
     collective: str | None = msgspec.field(name="Collective name", default=None)
     sequence: Loose = msgspec.field(name="Seq", default=None)
@@ -115,12 +115,12 @@ def whole_number(value: Loose) -> int:
     return int(value)
 
 
-def product(sizes: tuple[int, ...] | None) -> int:
-    """Of the sides of a grid; ``UNKNOWN`` without any, or where it is out of all measure.
+def product(sizes: tuple[int, ...] | str | None) -> int:
+    """Of the sides of a grid; ``UNKNOWN`` without any, as text, or where it is out of all measure.
 
     A grid of no blocks ran nothing: some profilers write it where they do not know the grid.
     """
-    if not sizes:
+    if not sizes or isinstance(sizes, str):
         return UNKNOWN
     found = math.prod(sizes)
     return found if 0 < found < 2**62 else UNKNOWN

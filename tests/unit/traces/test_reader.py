@@ -171,6 +171,16 @@ def test_an_event_of_another_shape_costs_only_itself(tmp_path: Path) -> None:
     assert trace.notes[0].startswith("2 of ")
 
 
+def test_an_operator_that_launches_a_kernel_of_triton_names_its_grid_in_text(tmp_path: Path) -> None:
+    """Beside events that today's profiler does not write, so that each is decoded as one of any kind."""
+    made = small()
+    made.span("cpu_op", "triton_poi_fused_add_0", 1040.0, 1050.0, args={"grid": "grid(100,)"})
+    made.events.append({"ph": "X", "cat": "of another tool", "name": "", "ts": 1.0, "dur": 1.0})
+    trace = read(made, tmp_path)
+    assert "triton_poi_fused_add_0" in [trace.names[row] for row in trace.host.name]
+    assert not any("decoded" in note for note in trace.notes)
+
+
 @pytest.mark.parametrize("time", [1e308, -1e18, 1e17])
 def test_one_wrong_time_does_not_stretch_the_trace(tmp_path: Path, time: float) -> None:
     made = small()

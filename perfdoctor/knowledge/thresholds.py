@@ -359,6 +359,9 @@ LAUNCHING_PAUSE_NS = Threshold(
     "ns",
     "measured: in 8 launch-bound public traces a launch comes within 1 ms, mostly within 0.3",
 )
+LONG_OPERATOR_NS = Threshold(
+    100_000, "ns", "judgement: a tenth of a pause in launching; views and dispatch take 1 to 50 us, with a profiler too"
+)
 LAUNCH_LATENCY_NS = Threshold(5_000, "ns", "measured: call to start on an empty device: 4 to 10 us, Volta to Blackwell")
 MOST_LAUNCH_LATENCY_NS = Threshold(20_000, "ns", "judgement: twice the longest of the same")
 KERNEL_SWITCH_NS = Threshold(20_000, "ns", "judgement: from one queued kernel to the next; a longer pause has a reason")

@@ -204,20 +204,34 @@ def _of_idleness(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
                 CAUSE_OF_IDLENESS[IdleReason.DISPATCHING],
                 HostInstants(gaps.thread[rows], gaps.until[rows], amounts[rows]),
             )
-        yield CAUSE_OF_IDLENESS[IdleReason.IN_OPERATOR], _beside_launching(gaps)
+        yield CAUSE_OF_IDLENESS[IdleReason.IN_OPERATOR], _beside_launching(account, gaps)
 
 
-def _beside_launching(gaps: Gaps) -> HostInstants:
+def _beside_launching(account: RankAccount, gaps: Gaps) -> HostInstants:
     """Instants spread evenly over gaps in which operators launch nothing; code outside of PyTorch has no call site."""
     amounts, outside = gaps.reasons[IdleReason.IN_OPERATOR], gaps.reasons[IdleReason.OUTSIDE]
     rows = np.flatnonzero(amounts > 0)
     back = (np.arange(_PER_GAP) + 0.5) / _PER_GAP
     moments = gaps.until[rows, np.newaxis] - ((gaps.end - gaps.start)[rows, np.newaxis] * back).astype(np.int64)
-    return HostInstants(
-        np.concatenate((np.repeat(gaps.thread[rows], _PER_GAP), np.full(len(outside), UNKNOWN))),
-        np.concatenate((moments.ravel(), gaps.until)),
-        np.concatenate((np.repeat(amounts[rows] / _PER_GAP, _PER_GAP), outside)),
-    )
+    thread = np.concatenate((np.repeat(gaps.thread[rows], _PER_GAP), np.full(len(outside), UNKNOWN)))
+    times = np.concatenate((moments.ravel(), gaps.until))
+    taken = np.concatenate((np.repeat(amounts[rows] / _PER_GAP, _PER_GAP), outside))
+    return HostInstants(thread, times, taken, _long_ones(account, account.operators.innermost(thread, times)))
+
+
+def _long_ones(account: RankAccount, rows: Int64s) -> Int64s:
+    """For each operator the innermost one around it that takes long: one of hundreds that it calls is not to blame."""
+    host, operators = account.trace.host, account.operators
+    place = np.full(len(host), NONE)
+    place[operators.rows] = np.arange(len(operators))
+    length = (host.end - host.start)[operators.rows]
+    known = rows != NONE
+    at = place[rows[known]]
+    while (inner := (length[at] < thresholds.LONG_OPERATOR_NS) & (operators.parent[at] != NONE)).any():
+        at = np.where(inner, operators.parent[at], at)
+    found: Int64s = rows.copy()
+    found[known] = operators.rows[at]
+    return found
 
 
 def _of_its_kind(account: RankAccount, reason: IdleReason) -> HostInstants:

@@ -365,6 +365,9 @@ LONG_OPERATOR_NS = Threshold(
 LAUNCH_LATENCY_NS = Threshold(5_000, "ns", "measured: call to start on an empty device: 4 to 10 us, Volta to Blackwell")
 MOST_LAUNCH_LATENCY_NS = Threshold(20_000, "ns", "judgement: twice the longest of the same")
 KERNEL_SWITCH_NS = Threshold(20_000, "ns", "judgement: from one queued kernel to the next; a longer pause has a reason")
+SLOW_SWITCH_NS = Threshold(
+    200_000, "ns", "measured: 26 to 200 us between queued kernels of a stream where rocprofiler records, on an MI300X"
+)
 OPERATOR_DISPATCH_NS = Threshold(5_000, "ns", "measured: ATen needs 1 to 5 us for an operator on one element")
 RANGE_RECORDING_NS = Threshold(
     1_000, "ns", "measured: torch.profiler takes 0.7 to 1.2 us per range (server of 2024), twice that with stacks"

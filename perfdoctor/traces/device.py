@@ -167,7 +167,7 @@ def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
     until = np.where(known, np.minimum(ready, end), end - latency)
     queued = known & (ready + latency <= start)
     reasons = {reason: np.zeros(len(start)) for reason in IdleReason}
-    _explain_queued(host, reasons, start, end, queued)
+    _explain_queued(host, reasons, time, queued)
     late = np.flatnonzero(~queued)
     spent = _spent(host, thread[late], until[late] - length[late], until[late])
     for one in HostActivity:
@@ -178,7 +178,8 @@ def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
     reasons[IdleReason.UNEXPLAINED][late] += rest - outside
     _charge_lost_lead(host, time, reasons, until)
     if host.sees_operators:
-        _part_from_launching(reasons, late[length[late] > thresholds.LAUNCHING_PAUSE_NS])
+        in_call = np.where(known, until - np.maximum(called, until - length), 0).astype(np.float64)
+        _part_from_launching(reasons, late[length[late] > thresholds.LAUNCHING_PAUSE_NS], in_call)
     delays = (end - called)[known & (called >= start)]
     return Gaps(start, end, thread, until, reasons, median(delays) if len(delays) else None)
 
@@ -208,18 +209,34 @@ def _latency(start: Int64s, end: Int64s, ready: Int64s, known: Bools) -> int:
     return int(np.clip(median((end - ready)[empty]), 0, thresholds.MOST_LAUNCH_LATENCY_NS))
 
 
-def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], start: Int64s, end: Int64s, queued: Bools) -> None:
+def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], time: DeviceTime, queued: Bools) -> None:
     """Gaps before work that was launched already: the device's own switching, or a stream that waits.
 
-    If it waits long, and the host waits for the device meanwhile, then neither works.
+    If it waits long, and the host waits for the device meanwhile, then neither works. Between two kernels of one stream
+    some more is still the device's own: a profiler may slow it down, and a host that waits has nothing to do with it.
     """
+    start, end = time.idle.start, time.idle.end
     length = (end - start).astype(np.float64)
     short = queued & (length <= thresholds.KERNEL_SWITCH_NS)
     reasons[IdleReason.SWITCHING][short] = length[short]
     long = np.flatnonzero(queued & ~short)
     waiting = host.activity(host.main)[HostActivity.SYNCHRONIZING].within(start[long], end[long])
-    reasons[IdleReason.SYNCHRONIZING][long] = waiting
+    own = (length[long] <= thresholds.SLOW_SWITCH_NS) & _in_one_stream(host.trace, time)[long]
+    reasons[IdleReason.SWITCHING][long] = np.where(own, waiting, 0.0)
+    reasons[IdleReason.SYNCHRONIZING][long] = np.where(own, 0.0, waiting)
     reasons[IdleReason.UNEXPLAINED][long] = length[long] - waiting
+
+
+def _in_one_stream(trace: Trace, time: DeviceTime) -> Bools:
+    """Which gaps lie between two kernels of one stream."""
+    device = trace.device
+    here = np.flatnonzero(device.device == time.device)
+    ending = here[np.argsort(device.end[here], kind="stable")]
+    before = ending[np.minimum(np.searchsorted(device.end[ending], time.idle.start), len(here) - 1)]
+    after = here[np.minimum(np.searchsorted(device.start[here], time.idle.end), len(here) - 1)]
+    kernels = (device.kind[before] == DeviceKind.KERNEL) & (device.kind[after] == DeviceKind.KERNEL)
+    found: Bools = kernels & (device.stream[before] == device.stream[after])
+    return found
 
 
 def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
@@ -243,10 +260,14 @@ def _outside(host: Host, start: Int64s, end: Int64s, rest: Floats) -> Floats:
     return np.clip(rest - unseen, 0.0, None)
 
 
-def _part_from_launching(reasons: dict[IdleReason, Floats], long: Int64s) -> None:
-    """In a long gap the host is in operators all the time and launches nothing: they work on the host."""
-    reasons[IdleReason.IN_OPERATOR][long] += reasons[IdleReason.DISPATCHING][long]
-    reasons[IdleReason.DISPATCHING][long] = 0.0
+def _part_from_launching(reasons: dict[IdleReason, Floats], long: Int64s, in_call: Floats) -> None:
+    """In a long gap the host is in operators all the time and launches nothing: they work on the host.
+
+    What the call takes that launches what comes next, a graph of many kernels for instance, is launching.
+    """
+    launching = np.minimum(reasons[IdleReason.DISPATCHING][long], in_call[long])
+    reasons[IdleReason.IN_OPERATOR][long] += reasons[IdleReason.DISPATCHING][long] - launching
+    reasons[IdleReason.DISPATCHING][long] = launching
 
 
 def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[IdleReason, Floats], until: Int64s) -> None:

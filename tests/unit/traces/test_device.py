@@ -91,6 +91,43 @@ def test_work_that_is_queued_makes_nobody_late(tmp_path: Path) -> None:
     assert found.get("cpu.kernel_launch", 0.0) == 0.0
 
 
+@pytest.mark.parametrize("pause", [40.0, 150.0])
+def test_a_host_that_waits_does_not_hold_up_queued_kernels_of_one_stream(pause: float, tmp_path: Path) -> None:
+    """All was launched long before: the device takes its time from one kernel to the next."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(100):
+        made.launch(GEMM, number * 5.0, 5000.0 + number * 500.0, 5500.0 - pause + number * 500.0)
+    made.call("cudaDeviceSynchronize", 600.0, 55_000.0)
+    found = shares(made, tmp_path)
+    assert found["gpu.low_occupancy"] == pytest.approx(pause / 500, abs=0.01)
+    assert found.get("cpu.synchronization", 0.0) == 0.0
+
+
+def test_what_is_queued_behind_another_stream_waits_with_the_host(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number in range(100):
+        start = 5000.0 + number * 500.0
+        made.launch(GEMM, number * 5.0, start, start + 400.0, stream=7 + number % 2)
+    made.call("cudaDeviceSynchronize", 600.0, 55_000.0)
+    assert shares(made, tmp_path)["cpu.synchronization"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_call_that_launches_for_long_is_launching(tmp_path: Path) -> None:
+    """A graph of many kernels: its launch takes three quarters of the GPU's idle time, an operator the rest."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(20):
+        start = number * 1200.0
+        made.operator("aten::copy_", start, start + 300.0)
+        launched = made.call("cudaGraphLaunch", start + 300.0, start + 1195.0)
+        made.on_device(GEMM, start + 1200.0, start + 1210.0, launched)
+    found = shares(made, tmp_path)
+    assert found["cpu.kernel_launch"] == pytest.approx(900 / 1200, abs=0.03)
+    assert found["cpu.python_overhead"] == pytest.approx(290 / 1200, abs=0.03)
+
+
 def test_first_time_work_is_not_launching(tmp_path: Path) -> None:
     made = MadeTrace()
     made.gpu()

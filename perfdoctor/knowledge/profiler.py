@@ -93,6 +93,7 @@ SYNCHRONIZING = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|
 CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
 CAPTURE_ENDS = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
 INSTANTIATING = re.compile(r"^(cuda|hip|cu)GraphInstantiate")
+GRAPH_LAUNCH = re.compile(r"^(cuda|hip|cu)GraphLaunch")
 COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
 # What a device does without running a kernel.
 NO_KERNEL = re.compile(r"^(?i:memset|memcpy)")

@@ -205,6 +205,11 @@ class Case:
         return self.settings.get("compiled") == "yes"
 
     @property
+    def in_graphs(self) -> bool:
+        """Whether most of what the GPU does is launched as CUDA graphs already."""
+        return self.settings.get("graphs") == "yes"
+
+    @property
     def trains(self) -> bool:
         """Whether the model is trained, as far as anybody knows."""
         return self.settings.get("trains") != "no"

@@ -189,6 +189,7 @@ GAINS: Mapping[str, Estimate] = {
     "gpu.own_gpu": estimates.ALL,
     # What a GPU waits for.
     "gpu_idle.cuda_graphs": estimates.by_graphs,
+    "gpu_idle.between_graphs": estimates.UP_TO_ALL,
     "gpu_idle.larger_batch": estimates.by_larger_batch,
     "gpu_idle.keep_values": estimates.of_line,
     "gpu_idle.pin_batches": estimates.UP_TO_ALL,

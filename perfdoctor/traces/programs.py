@@ -1,4 +1,4 @@
-"""What kind of program a rank runs: whether compiled code launches its work, whether it trains, and where it runs."""
+"""What kind of program a rank runs: what launches its work, whether it trains, and where it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import HostKind, distinct
+from perfdoctor.traces.model import UNKNOWN, HostKind, distinct
 
 
 def runs_compiled(account: RankAccount) -> bool:
@@ -22,6 +22,16 @@ def runs_compiled(account: RankAccount) -> bool:
         here = compiled & (trace.host.thread == one)
         times = Intervals.union(trace.host.start[here], trace.host.end[here])
         inside |= (thread == one) & (times.within(called, called + 1) > 0)
+    return bool(account.taken[inside].sum() >= thresholds.MOSTLY * max(account.taken.sum(), 1))
+
+
+def runs_graphs(account: RankAccount) -> bool:
+    """Whether most of what devices work on was launched as graphs."""
+    trace, call = account.trace, account.launches
+    graphs = trace.matching(profiler.GRAPH_LAUNCH, trace.calls.name)
+    if not graphs.any():
+        return False
+    inside = (call != UNKNOWN) & graphs[call]
     return bool(account.taken[inside].sum() >= thresholds.MOSTLY * max(account.taken.sum(), 1))
 
 

@@ -29,7 +29,7 @@ from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.loop import WholeSteps, find_loop
 from perfdoctor.traces.model import DeviceKind, HostKind, Trace
-from perfdoctor.traces.programs import only_passes_forward, runs_compiled
+from perfdoctor.traces.programs import only_passes_forward, runs_compiled, runs_graphs
 from perfdoctor.traces.replay import without_profiler
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.shared_layers import how_activations_are_exchanged
@@ -175,6 +175,8 @@ def _uses(account: RankAccount) -> dict[str, str]:
         found["pipeline"] = "yes"
     if runs_compiled(account):
         found["compiled"] = "yes"
+    if runs_graphs(account):
+        found["graphs"] = "yes"
     return found
 
 

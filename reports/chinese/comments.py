@@ -251,6 +251,10 @@ _GPU = {
         "适用于大小固定的批次；最初几步因此需要一分钟或更久"
     ),
     "a batch of another size is captured anew: {}": "大小不同的批次要重新捕获：{}",
+    "one call for all inputs; some can be made in the graph": "一次调用拷贝全部输入；有些可以在 graph 中生成",
+    "prepare the next graph's inputs while this one runs; read its results after the next launch": (
+        "在这个 graph 运行时准备下一个的输入；启动下一个之后再读取它的结果"
+    ),
     "older torch: {}": "较旧的 torch：{}",
     "delete the call": "删除这个调用",
     "loads before the first step, not in it": "在第一步之前加载，而不是在其中",

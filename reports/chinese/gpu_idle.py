@@ -20,6 +20,15 @@ def cuda_graphs() -> Fix:
     return fix("用 CUDA graph 编译", "小 kernel 之间 GPU 会无事可做；一个 CUDA graph 一次启动一步的全部 kernel。")
 
 
+def between_graphs(*, line: str | None) -> Fix:
+    at = f"，主要在 {line}" if line else ""
+    return fix(
+        "减少 CUDA graph 之间的启动",
+        "GPU 的大部分工作已经以 graph 启动。主机准备下一个 graph 时 GPU 在等待："
+        f"拷贝它的输入，生成索引，再启动它{at}。",
+    )
+
+
 def larger_batch(*, used: float | None, loader: bool) -> Fix:
     memory = f"已用显存：{percent(used)}。" if used is not None else ""
     return fix("使用更大的批次", f"每步的启动次数不变，而每个 kernel 工作得更久。{memory}")

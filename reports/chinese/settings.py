@@ -32,6 +32,7 @@ NAMES = {
     "unused_pass": "无人使用的梯度",
     "trains_part": "只训练模型的一部分",
     "compiled": "由 torch.compile 编译",
+    "graphs": "以 CUDA graph 启动工作",
     "trains": "训练模型",
     "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",

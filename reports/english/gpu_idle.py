@@ -30,6 +30,17 @@ def cuda_graphs() -> Fix:
     )
 
 
+def between_graphs(*, line: str | None) -> Fix:
+    at = f", above all at {line}" if line else ""
+    return Fix(
+        "Launch less between the CUDA graphs",
+        "Most of the GPU's work is launched as graphs already. The GPU waits while the host prepares the next one: it "
+        f"copies its inputs, makes what they are indexed with, and launches the graph{at}.",
+        "torch._foreach_copy_(static_inputs, new_inputs)  # one call for all inputs; some can be made in the graph\n"
+        "# prepare the next graph's inputs while this one runs; read its results after the next launch",
+    )
+
+
 def larger_batch(*, used: float | None, loader: bool) -> Fix:
     memory = f" GPU memory in use: {percent(used)}." if used is not None else ""
     return Fix(

@@ -32,6 +32,7 @@ NAMES = {
     "unused_pass": "Gradients nobody uses",
     "trains_part": "Trains a part of the model",
     "compiled": "Compiled by torch.compile",
+    "graphs": "Work launched as CUDA graphs",
     "trains": "Trains the model",
     "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",

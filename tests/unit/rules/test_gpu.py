@@ -50,6 +50,13 @@ def test_what_is_compiled_is_not_told_to_compile(cause: str) -> None:
     assert "model.compile()" not in changes(finding(cause, settings={"compiled": "yes"}))
 
 
+def test_what_runs_in_graphs_is_not_told_to_record_some() -> None:
+    assert titles(finding("cpu.kernel_launch"))[0] == "Compile with CUDA graphs"
+    found = finding("cpu.kernel_launch", settings={"graphs": "yes"}, lines=("serve.py:7 replay",))
+    assert titles(found)[0] == "Launch less between the CUDA graphs"
+    assert "serve.py:7 replay" in found.fixes[0].why
+
+
 @pytest.mark.parametrize(
     ("cause", "settings"),
     [

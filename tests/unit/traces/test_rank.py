@@ -136,6 +136,18 @@ def test_what_is_compiled_or_not_trained_is_told_by_operators(
     assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses == uses
 
 
+@pytest.mark.parametrize(("called", "uses"), [("cudaGraphLaunch", {"graphs": "yes"}), ("cudaLaunchKernel", {})])
+def test_what_is_launched_as_graphs_is_told(called: str, uses: dict[str, str], tmp_path: Path) -> None:
+    """One call launches most of the work; a kernel that prepares it is launched by itself."""
+    made = MadeTrace()
+    made.gpu()
+    made.launch(ELEMENTWISE, 0.0, 10.0, 510.0)
+    call = made.call(called, 20.0, 60.0)
+    for number in range(10):
+        made.on_device(GEMM, 510.0 + number * 100, 610.0 + number * 100, call)
+    assert summarize(read_trace(made.write(tmp_path / "trace.json"))).uses == uses
+
+
 @pytest.mark.parametrize(
     ("fetched", "noted"),
     [

@@ -94,6 +94,7 @@ CAPTURE_BEGINS = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
 CAPTURE_ENDS = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
 INSTANTIATING = re.compile(r"^(cuda|hip|cu)GraphInstantiate")
 GRAPH_LAUNCH = re.compile(r"^(cuda|hip|cu)GraphLaunch")
+KERNEL_LAUNCH = re.compile(r"^(cuda|hip|cu)(Ext)?(Module)?LaunchKernel|^(cuda|hip|cu)GraphLaunch")
 COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
 # What a device does without running a kernel.
 NO_KERNEL = re.compile(r"^(?i:memset|memcpy)")

@@ -17,6 +17,11 @@ _STEADY = (
     "and prof.step() in the loop"
 )
 _WITH_DEVICE = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+# Reported of WSL (pytorch/kineto#762, pytorch/pytorch#99615), and where the driver keeps users from profiling.
+_WITH_KERNELS = (
+    "let the driver show it to the profiler (NVIDIA: ERR_NVGPUCTRPERM; in WSL a recent driver of Windows), "
+    "or perfdoctor attach PID, which needs no trace"
+)
 
 
 def why_silent(account: RankAccount) -> str:
@@ -28,6 +33,8 @@ def why_silent(account: RankAccount) -> str:
             return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did is not known."
         shown = trace.devices or len(trace.calls) or trace.matching(profiler.ON_GPU, trace.host.name).any()
         known = computes_on_cpu(account) or account.shares.get(UNOBSERVED_RANK, 0.0) >= thresholds.MOSTLY
+        if shown and not known and _launches_unseen(trace):
+            return "The trace holds launches of kernels, and none of the kernels: what the GPU did was not recorded."
         if shown and not known:
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
         if waits_for_unseen(account):
@@ -44,6 +51,11 @@ def unknown_device(trace: Trace) -> str:
     return ", ".join(sorted(trace.unknown_categories))
 
 
+def _launches_unseen(trace: Trace) -> bool:
+    """Whether kernels were launched, and none was recorded though the profiler was to do so."""
+    return not len(trace.device) and bool(trace.matching(profiler.KERNEL_LAUNCH, trace.calls.name).any())
+
+
 def missing_in_trace(account: RankAccount) -> list[NotExamined]:
     """What one trace does not show."""
     trace = account.trace
@@ -56,6 +68,10 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
         if trace.devices and computes_on_cpu(account):
             why = "There is a GPU, and most of the time goes into operators that compute on the CPU only."
             found.append(NotExamined("trace", why, "run it on the GPU: model.to('cuda'), and its inputs as well"))
+        elif _launches_unseen(trace):
+            found.append(
+                NotExamined("trace", "What the GPU did is not in the trace, only its launches.", _WITH_KERNELS)
+            )
         else:
             enable = f"where the job uses one: {_WITH_DEVICE}"
             found.append(NotExamined("trace", "No GPU activity is in the trace.", enable))

@@ -210,6 +210,9 @@ _TRACES = {
     "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity.": (
         "有 GPU，但 trace 中没有它的任何活动：请在记录时包含 GPU 活动。"
     ),
+    "The trace holds launches of kernels, and none of the kernels: what the GPU did was not recorded.": (
+        "trace 中有 kernel 的启动，却没有 kernel：GPU 做了什么没有记录下来。"
+    ),
     "The host waits for a device to read single numbers, and the trace holds nothing that a device did.": (
         "主机在读取单个数值时等待某个设备，而 trace 中没有任何设备的活动。"
     ),
@@ -263,6 +266,12 @@ _TRACES = {
     "Events of unknown kinds are left out: {}.": "未知类型的事件没有计入：{}。",
     "an issue with the trace": "请提交 issue 并附上 trace",
     "No GPU activity is in the trace.": "trace 中没有 GPU 活动。",
+    "What the GPU did is not in the trace, only its launches.": "trace 中没有 GPU 的活动，只有启动。",
+    "let the driver show it to the profiler (NVIDIA: ERR_NVGPUCTRPERM; in WSL a recent driver of Windows), "
+    "or perfdoctor attach PID, which needs no trace": (
+        "让驱动把它提供给性能分析器（NVIDIA：ERR_NVGPUCTRPERM；在 WSL 中要用较新的 Windows 驱动），"
+        "或使用不需要 trace 的 perfdoctor attach PID"
+    ),
     "There is a GPU, and most of the time goes into operators that compute on the CPU only.": (
         "有 GPU，但大部分时间花在只能在 CPU 上计算的算子中。"
     ),

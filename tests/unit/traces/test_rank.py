@@ -197,6 +197,22 @@ def test_operators_of_a_gpu_show_that_its_activity_was_not_recorded(
     assert ("record it with its GPU activity" in str(found)) is silent
 
 
+@pytest.mark.parametrize(
+    ("called", "words"), [("cudaLaunchKernel", "what the GPU did"), ("cudaGetDevice", "a GPU did")]
+)
+def test_launches_without_kernels_are_told_apart_from_a_profiler_that_was_not_to_record_them(
+    called: str, words: str, tmp_path: Path
+) -> None:
+    made = MadeTrace()
+    made.operator("aten::addmm", 0.0, 5000.0)
+    made.call(called, 100.0, 110.0)
+    rank = summarize(read_trace(made.write(tmp_path / "trace.json")))
+    assert words in str(rank.silence)
+    launched = called == "cudaLaunchKernel"
+    assert any("ERR_NVGPUCTRPERM" in str(one.enable) for one in rank.missing) is launched
+    assert any("ProfilerActivity.CUDA" in str(one.enable) for one in rank.missing) is not launched
+
+
 @pytest.mark.parametrize(("reading", "silent"), [(2000.0, True), (20.0, False)])
 def test_long_reads_of_single_numbers_show_a_device_that_was_not_recorded(
     reading: float, silent: bool, tmp_path: Path

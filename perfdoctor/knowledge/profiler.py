@@ -138,15 +138,18 @@ _COMMUNICATION = re.compile(
     r"nccl|rccl|msccl|nvshmem|deep_?ep\b|::ep::|internode|intranode|cross_device_reduce|multimem|symm_mem"
     r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|one_shot_|two_shot_|memcpy ptop",
 )
+# FlashInfer names all its kernels, of norms and sampling too; CuTe's language names all of its own ``kernel_cutlass_``;
+# and vLLM stores keys and values with ``reshape_and_cache_flash``. None of these names tells of attention or products.
 _ARITHMETIC = re.compile(
-    r"gemm|gemv|conv(?!ert)|cudnn.*(wgrad|dgrad|engine)|wgrad|dgrad|winograd|attention|flash|fmha|nvjet|cutlass|xmma"
+    r"gemm|gemv|conv(?!ert)|cudnn.*(wgrad|dgrad|engine)|wgrad|dgrad|winograd|attention|(?<!cache_)flash(?!infer)|fmha"
+    r"|nvjet|(?<!kernel_)cutlass|xmma|kvcachekernel|sdpa"
     r"|mma_|bmm|matmul|cijk_|triton_tem|implicit|_mm_|scudnn|_fft|lstm|rnn",
 )
 # Element-wise work, reductions, normalisations, copies and look-ups do at most a few operations per byte.
 _MEMORY = re.compile(
     r"elementwise|reduce|softmax|_?norm|\bbn_|dropout|catarray|copy|transpose|permute|index|gather|scatter|embedding"
     r"|fill|multi_tensor_apply|foreach|pool|nchwtonhwc|nhwctonchw|triton_(poi|red|per)_|sort|scan|cumsum|relu|subtensorop"
-    r"|memset|memcpy dtod|optensor|fused_adam|where|tri[ul]_",
+    r"|memset|memcpy dtod|optensor|fused_adam|where|tri[ul]_|act_and_mul|_rope_|store_kv_?cache|reshape_and_cache",
 )
 # cuBLAS, cuDNN and CUTLASS name their kernels for ordinary arithmetic units "sgemm", "scudnn" and "simt". Those of
 # "xmma" are for tensor cores or, with "ffma" (the units' own instruction), for ordinary ones.
@@ -155,13 +158,17 @@ _TENSOR_CORES = re.compile(r"^(?!.*_ffma).*?(?:tf32|884|1688|16816|tensorop|mma|
 # In this order: names of half-precision kernels also carry the type in which they accumulate. cuBLAS's nvjet kernels
 # begin with the letters of their types (q, r: 8 bits; t: bfloat16; h: half; s: single); rocBLAS's Cijk_ kernels have
 # them in the middle. ``s1688`` and ``s16816`` are instructions of tensor cores that accumulate in single precision; a
-# kernel with them that names no half-precision type takes TF32.
+# kernel with them that names no half-precision type takes TF32. AMD's Composable Kernel (``ck::``) keeps bfloat16 in
+# an unsigned short, beside the type in which it accumulates.
 _PRECISIONS = tuple(
     (precision, re.compile(pattern))
     for precision, pattern in (
-        ("fp8", r"nvjet_(sm\d+_)?[qro]|e4m3|e5m2|f8f8|fp8|_[FB]8"),
-        ("bf16", r"bf16|bfloat16|nvjet_(sm\d+_)?t|_B[BS]S_"),
-        ("fp16", r"fp16|f16|_half|__half|c10::Half|hgemm|h(884|1688|16816|161616)|nvjet_(sm\d+_)?h|_H[HS]S_|_HB_"),
+        ("fp8", r"nvjet_(sm\d+_)?[qro]|[eE]4m3|[eE]5m2|f8f8|fp8|_[FB]8"),
+        ("bf16", r"bf16|[bB]float16|nvjet_(sm\d+_)?t|_B[BS]S_|ck::.*unsigned short"),
+        (
+            "fp16",
+            r"fp16|f16|_Float16|_half|__half|c10::Half|hgemm|h(884|1688|16816|161616)|nvjet_(sm\d+_)?h|_H[HS]S_|_HB_",
+        ),
         ("tf32", r"tf32|xf32|s1688|s16816"),
         ("fp64", r"dgemm|zgemm|d884|f64|double|nvjet_(sm\d+_)?d|_DB_"),
         ("fp32", r"[sc]gemm|scudnn|simt_s|convolve_s|f32|float|nvjet_(sm\d+_)?s|_SB_|_S_B_"),
@@ -170,15 +177,22 @@ _PRECISIONS = tuple(
 PRECISIONS = tuple(precision for precision, _ in _PRECISIONS)
 
 # What kernels show of the work beyond its sort; for names in lower case, too.
-# Matrix products and convolutions, by the name without template arguments. cuBLAS's nvjet and AMD's MFMA
-# (``_MI16x16``) kernels have no mode but tensor cores.
-MATRIX = re.compile(r"gemm|nvjet|cutlass::kernel|cutlass_|xmma|cijk_|scudnn|winograd|wgrad|dgrad|fprop|implicit_conv")
-ON_TENSOR_CORES = re.compile(
-    r"^(?!.*_ffma).*?(?:nvjet|_mi\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d)"
+# Matrix products and convolutions, by the name without template arguments. cuBLAS's nvjet, TensorRT-LLM's ``bmm_`` and
+# AMD's MFMA (``_MI16x16``, ``xdl``) kernels have no mode but tensor cores.
+MATRIX = re.compile(
+    r"gemm|nvjet|^bmm_|cutlass::kernel|(?<!kernel_)cutlass_|xmma|cijk_|scudnn|winograd|wgrad|dgrad|fprop|implicit_conv"
 )
-FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)")
-# Without that of a loss, which is a logarithm's; Inductor's kernels (``triton_``) are named by all that they fuse.
-SOFTMAX = re.compile(r"^(?!.*log_?softmax).*softmax")
+ON_TENSOR_CORES = re.compile(
+    r"^(?!.*_ffma).*?"
+    r"(?:nvjet|^bmm_|_mi\d+x\d+|xdl|ck::.*unsigned short|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d)"
+)
+FUSED_ATTENTION = re.compile(
+    r"(?<!cache_)flash(?!infer)|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)"
+    r"|paged_?attention|unified_attention|kvcachekernel|sage_fwd|sdpa"
+)
+# Without that of a loss, which is a logarithm's, and that of experts' routers, which keeps the largest few; Inductor's
+# kernels (``triton_``) are named by all that they fuse.
+SOFTMAX = re.compile(r"^(?!.*(?:log_?softmax|topk)).*softmax")
 LAYOUT = re.compile(r"nchw_?to|nhwc_?to|^(?!triton_).*transpose(?!params)")
 # What a generic kernel of ATen is instantiated with, as it is written.
 FUNCTOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\b")

@@ -193,6 +193,13 @@ def test_only_the_jobs_own_frames_are_lines(frame: str, line: str) -> None:
         ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw", "tf32"),
         ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x160x64", "bf16"),
         ("Cijk_Ailk_Bljk_SB_MT64x64x16_SE_1LDSB0", "fp32"),
+        ("bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x128u2_s6_et128x8_m128x8x16_c1x1x1_16dp256b", "bf16"),
+        ("bmm_E4m3_E4m3E4m3_Fp32_t128x8x128u2_s6_et128x8", "fp8"),
+        (
+            "void ck::kernel_moe_gemm<ck::GridwiseMoeGemm<ck::RowMajor, unsigned short, unsigned short, float>>()",
+            "bf16",
+        ),
+        ("void ck::kernel_gemm_xdl_cshuffle_v1<ck::GridwiseGemm<ck::RowMajor, _Float16, _Float16, float>>()", "fp16"),
         ("mystery_gemm_kernel", ""),
     ],
 )

@@ -52,6 +52,32 @@ def test_the_softmax_of_a_loss_and_what_inductor_fuses_are_neither_attention_nor
     assert found["traced_layout"] == pytest.approx(0.1)
 
 
+def test_kernels_of_servers_are_what_they_do_and_not_what_their_library_is_called(tmp_path: Path) -> None:
+    """Norms and stores of keys beside attention over pages, products of TensorRT-LLM and of Composable Kernel."""
+    memory = (
+        ("kernel_cutlass_kernel_flashinfernormkernelsfused_add_rmsnormFusedAddRMSNormKernel_object_at__tensor", 100),
+        ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>(Params)", 100),
+        ("void (anonymous namespace)::act_and_mul_kernel<__nv_bfloat16>(Params)", 100),
+        ("aiter::topksoftmax_4x128x8_bf16", 100),
+    )
+    attention = (
+        ("void paged_attention_ll4mi_QKV_mfma16_kernel<0, __hip_bfloat16>(Params)", 100),
+        ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<128>(Params)", 100),
+    )
+    products = (
+        ("bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x128u2_s6", 200),
+        ("void ck::kernel_moe_gemm<ck::GridwiseMoeGemm<unsigned short, unsigned short, float>>(Params)", 200),
+    )
+    trace = made(*memory, *attention, *products)
+    assert account_for(read_trace(trace.write(tmp_path / "made.json"))).shares == pytest.approx(
+        {"gpu.memory_bandwidth": 0.4, "gpu.compute": 0.6}
+    )
+    found = numbers(trace, tmp_path)
+    assert found["traced_fused_attention"] == pytest.approx(0.2)
+    assert (found["traced_tensor_cores"], found["traced_matrix_bf16"]) == (1.0, 1.0)
+    assert "traced_softmax" not in found
+
+
 def test_pageable_copies_are_told_from_pinned_ones(tmp_path: Path) -> None:
     trace = made((GEMM, 5000))
     for number, kind in enumerate(

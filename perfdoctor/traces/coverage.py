@@ -79,7 +79,11 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
         found += _missing_without_steps(account)
     if len(trace.device) and len(trace.host) and len(trace.calls) and not account.host.sees_operators:
         why = "Only a sample of the events is in the trace, so why the GPU is idle is known for a part of the time."
-        found.append(NotExamined("trace", why, "record all events: trace fewer steps instead"))
+        enable = "record all events: trace fewer steps instead"
+        if not (trace.calls.correlation > 0).any():
+            why = "Calls have no numbers in the trace, so why the GPU is idle is known for a part of the time."
+            enable = "record it with a recent PyTorch"
+        found.append(NotExamined("trace", why, enable))
     if len(trace.device) and not len(trace.host):
         found.append(
             NotExamined(

@@ -239,6 +239,9 @@ _TRACES = {
     "For much of the time the trace shows nothing that any thread does: no operator, call or loader.": (
         "很多时间里 trace 没有显示任何线程的活动：没有算子、调用或 DataLoader。"
     ),
+    "Calls have no numbers in the trace, so why the GPU is idle is known for a part of the time.": (
+        "trace 中的调用没有编号，所以只知道一部分时间里 GPU 空闲的原因。"
+    ),
     "Only a sample of the events is in the trace, so why the GPU is idle is known for a part of the time.": (
         "trace 中只有一部分事件，所以只知道一部分时间里 GPU 空闲的原因。"
     ),
@@ -263,6 +266,7 @@ _TRACES = {
         "用 with_stack=True 对 rank {} 做性能分析，或对它的 PID 使用 perfdoctor attach"
     ),
     "record it again": "重新记录",
+    "record it with a recent PyTorch": "用较新的 PyTorch 记录",
     "Events of unknown kinds are left out: {}.": "未知类型的事件没有计入：{}。",
     "an issue with the trace": "请提交 issue 并附上 trace",
     "No GPU activity is in the trace.": "trace 中没有 GPU 活动。",

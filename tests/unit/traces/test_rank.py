@@ -197,6 +197,21 @@ def test_operators_of_a_gpu_show_that_its_activity_was_not_recorded(
     assert ("record it with its GPU activity" in str(found)) is silent
 
 
+@pytest.mark.parametrize(("each", "words"), [(1000, "Only a sample"), (0, "Calls have no numbers")])
+def test_calls_without_numbers_are_no_sample_of_the_events(each: int, words: str, tmp_path: Path) -> None:
+    """PyTorch for ROCm wrote none for years."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(20):
+        made.operator("aten::mm", number * 200.0, number * 200.0 + 50.0)
+        made.launch(GEMM, number * 200.0 + 20.0, number * 200.0 + 30.0, number * 200.0 + 130.0)
+    for event in made.events:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] *= each
+    missing = [str(one.reason) for one in summarize(read_trace(made.write(tmp_path / "trace.json"))).missing]
+    assert [words in why for why in missing if "known for a part" in why] == [True]
+
+
 @pytest.mark.parametrize(
     ("called", "words"), [("cudaLaunchKernel", "what the GPU did"), ("cudaGetDevice", "a GPU did")]
 )

@@ -85,13 +85,19 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     store = torch.distributed.HashStore()
     monkeypatch.setattr(module, "store_barrier", lambda: StoreBarrier(store, 2))
     monkeypatch.setattr(module, "current_accelerator", lambda: None)
-    monkeypatch.setattr(module, "LEAST_S", 0.5)
-    monkeypatch.setattr(module, "MOST_S", 0.5)
-    monkeypatch.setattr(module, "AGREE_S", 0.6)
+    for name in ("LEAST_S", "MOST_S", "AGREE_S"):  # a busy machine may keep a thread from running for long
+        monkeypatch.setattr(module, name, 10.0)
     yield
     for thread in threading.enumerate():
         if thread.name == "perfdoctor-barrier":
             thread.join(5)
+
+
+@pytest.fixture
+def impatient(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks give up soon."""
+    for name, seconds in (("LEAST_S", 0.5), ("MOST_S", 0.5), ("AGREE_S", 0.6)):
+        monkeypatch.setattr(module, name, seconds)
 
 
 def run(*parts: Callable[[], None]) -> None:
@@ -103,8 +109,7 @@ def run(*parts: Callable[[], None]) -> None:
 
 
 @pytest.mark.usefixtures("group")
-def test_ranks_make_the_same_steps_though_one_is_ready_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AGREE_S", 10.0)  # a busy machine may keep one of the threads from running for long
+def test_ranks_make_the_same_steps_though_one_is_ready_earlier() -> None:
     first, second = Rank(), Rank()
     run(first.run, lambda: second.run(ahead=2))
     assert (first.made, second.made) == (STEPS, STEPS)
@@ -153,7 +158,7 @@ def test_a_rank_that_ends_leaves_the_other_alone() -> None:
     assert "The training ended before all steps were made." in second.said[0]
 
 
-@pytest.mark.usefixtures("group")
+@pytest.mark.usefixtures("impatient")
 def test_a_rank_that_is_not_watched_is_waited_for_while_training_goes_on() -> None:
     alone = Rank()
     alone.run()
@@ -162,7 +167,7 @@ def test_a_rank_that_is_not_watched_is_waited_for_while_training_goes_on() -> No
     assert alone.step > 20
 
 
-@pytest.mark.usefixtures("group")
+@pytest.mark.usefixtures("impatient")
 def test_a_rank_that_is_far_ahead_isolates_nothing() -> None:
     first, second = Rank(), Rank()
     run(first.run, lambda: second.run(ahead=500))

@@ -9,6 +9,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.exchange_estimates import freed_in_one_process
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.transport import (
     OF_BYTES,
@@ -60,7 +61,7 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
         yield advise("communication.high_priority", times=times, share=held_up, network=network)
         yield advise("communication.move_overlap", way=_way(case))
     yield from mend_transport(case)
-    yield from _train_in_one_process(case)
+    yield from _train_in_one_process(case, BANDWIDTH)
     if case.settings.get("tensor_parallel") == "yes" and has_several_hosts(case):
         yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
     yield from _shard_otherwise(case) if _is_sharded(case) else _replicate_otherwise(case)
@@ -164,7 +165,7 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     if way == DDP:
         yield from _exchange_less_besides(case)
     if way not in ("", "no") and not (way == DDP and _is_by_script(case, LATENCY)):
-        yield from _train_in_one_process(case)
+        yield from _train_in_one_process(case, LATENCY)
         if way == FULLY_SHARD:
             yield advise("communication.large_buckets", way=way)
         yield _exchange_once(case) or advise("communication.fewer_rounds", way=case.loop or way)
@@ -186,8 +187,10 @@ def _exchange_less_besides(case: Case) -> Iterator[Advice]:
             yield advise("communication.gather_tensors")
 
 
-def _train_in_one_process(case: Case) -> Iterator[Advice]:
+def _train_in_one_process(case: Case, cause: str) -> Iterator[Advice]:
     """Ranks that share one host's cores need not exchange anything."""
+    if not freed_in_one_process(case, cause):
+        return
     ranks = world_size(case)
     on_cores = not case.uses_gpu and case.settings.get("backend") != "nccl"
     if on_cores and _is_within_host(case) and len(case.trainers) == ranks > 1:

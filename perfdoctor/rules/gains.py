@@ -153,7 +153,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.exchange_rarely": estimates.value("share", 0.0),
     "communication.gather_tensors": exchange_estimates.of_objects,
     "communication.half_precision": estimates.HALF,
-    "communication.one_process": estimates.known_part(1.0, least=0.5),
+    "communication.one_process": exchange_estimates.by_one_process,
     "communication.overlap": estimates.UP_TO_ALL,
     "communication.sharded_half_precision": estimates.HALF,
     "communication.shard_within_host": estimates.UP_TO_ALL,

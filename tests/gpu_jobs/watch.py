@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from perfdoctor.capture.recorder import JITTER
 from perfdoctor.capture.redact import mask_environment
 from perfdoctor.probes import gpu as gpu_probe
 from perfdoctor.probes.gpu import GpuProbe, why_no_gpu
@@ -56,7 +57,6 @@ from tests.gpu_jobs.simulate import Run
 from tests.gpu_jobs.system import system_samples
 from tests.gpu_jobs.tracks import START, Track
 
-_JITTER = 0.4
 # Stacks that change while py-spy reads them, of those that run Python.
 _MISSED = 0.03
 _SWITCHES_NS = S
@@ -106,7 +106,7 @@ class Watching:
         at = 0.0
         while at < self.end_ns:
             yield int(at)
-            at += period_s * S * (1 + _JITTER * (self.random.random() - 0.5))
+            at += period_s * S * (1 + JITTER * (self.random.random() - 0.5))
 
     def _threads(self) -> Iterator[Sample]:
         last: dict[int, tuple[int, int]] = {}

@@ -170,6 +170,21 @@ def test_workers_are_promised_no_core_that_neighbours_keep_busy() -> None:
     assert plan(job(0.6, 0, numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0})).pace == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("answered", "left"), [(0.6, 0.55), (0.0, 1.0)])
+def test_who_waits_for_a_network_needs_no_core_for_that(answered: float, left: float) -> None:
+    """It gets nine tenths of a core when it asks for one, which is more than neighbours leave over."""
+    cause = "io.network_read" if answered else CAUSE
+    running = 0.5 if answered else 0.9
+    numbers = {
+        "job_cores": running, "neighbour_cores": 1.6, "trainer_running": running, "trainer_run_delay": running / 9,
+    }  # fmt: skip
+    case = job(0.6, 0, cause=cause, numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0})
+    case = replace(case, trainers=(replace(case.trainers[0], shares={"io.network_read": answered}),))
+    found = plan_workers(case, cause)
+    assert found is not None
+    assert found.pace == pytest.approx(left, abs=0.02)
+
+
 def test_what_workers_gain_beside_neighbours_holds_the_queueing_already() -> None:
     """Half a core for one second takes half a second on the core that they leave, however long it queued before."""
     numbers = {"job_cores": 0.5, "neighbour_cores": 1.0, "runnable_threads": 1.0}

@@ -131,6 +131,12 @@ def frees_much(fix: Fix | Advice) -> bool:
     return freed >= thresholds.WORTH_THE_HEADLINE
 
 
+def expected_freed(fix: Fix | Advice) -> float:
+    """The middle of the fractions of the time that a change may free."""
+    least, most = fix.speedup_range or (fix.predicted_speedup or 1.0,) * 2
+    return 1 - (1 / least + 1 / most) / 2
+
+
 @dataclass(frozen=True, slots=True)
 class LookAlike:
     """Another cause that shows itself like the one that was found, and what was measured of it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, frees_much
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, expected_freed, frees_much
 from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, finding_title, gain_between, gain_of, texts
 from perfdoctor.reports.job_rows import cost_rows, job_rows, setting_rows
@@ -256,12 +256,12 @@ def _freeing_more(diagnosis: Diagnosis) -> tuple[int, int] | None:
     """The change outside of the bottleneck that frees most, where that is much, and more than the bottleneck takes."""
     verdict = diagnosis.verdict
     sound = verdict.cause is not None and CAUSES[verdict.cause].healthy
-    least, bottleneck = (1.0, None) if sound else (1 / max(1 - verdict.share, SMALL_SHARE), verdict.cause)
+    least, bottleneck = (-1.0, None) if sound else (verdict.share, verdict.cause)
     large = [
         (fix.predicted_speedup or 1.0, place, number)
         for place, finding in enumerate(diagnosis.findings)
         for number, fix in enumerate(finding.fixes)
-        if finding.cause != bottleneck and frees_much(fix) and (fix.predicted_speedup or 1.0) > least
+        if finding.cause != bottleneck and frees_much(fix) and expected_freed(fix) > least
     ]
     _, place, number = max(large, key=lambda found: found[0], default=(1.0, -1, -1))
     return (place, number) if large else None

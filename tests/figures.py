@@ -57,7 +57,7 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
             finding.get("summary"),
             report["stuck"],
             # The first line may name a change of another finding.
-            *(fix["speedup_range"] for one in report["findings"] for fix in one["fixes"]),
+            *(fix[key] for one in report["findings"] for fix in one["fixes"] for key in ("title", "speedup_range")),
         )
     elif heading in ("Do this first:", "Other changes:", "To change:"):
         yield finding["fixes"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES, CONTENTION
-from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, advise
+from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, advise, expected_freed
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.results.edits import more_rarely
@@ -185,9 +185,8 @@ def _trains_otherwise(fix: Fix | Advice) -> bool:
 
 
 def _expected(fix: Fix | Advice) -> float:
-    """The middle of what it may free: of two fixes that free as much at best, the surer one comes first."""
-    least, most = fix.speedup_range or (fix.predicted_speedup or 1.0,) * 2
-    return round(1 - (1 / least + 1 / most) / 2, 2)  # what differs by less is as good: the first stays first
+    """What it may free: of two fixes that free as much at best, the surer one comes first."""
+    return round(expected_freed(fix), 2)  # what differs by less is as good: the first stays first
 
 
 def _says_something(evidence: Evidence) -> bool:

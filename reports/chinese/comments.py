@@ -251,7 +251,9 @@ _GPU = {
         "适用于大小固定的批次；最初几步因此需要一分钟或更久"
     ),
     "a batch of another size is captured anew: {}": "大小不同的批次要重新捕获：{}",
-    "one call for all inputs; some can be made in the graph": "一次调用拷贝全部输入；有些可以在 graph 中生成",
+    "views of one tensor: one call; some fit into the graph": (
+        "都是同一个张量的视图：只需一次调用；有些可以在 graph 中生成"
+    ),
     "prepare the next graph's inputs while this one runs; read its results after the next launch": (
         "在这个 graph 运行时准备下一个的输入；启动下一个之后再读取它的结果"
     ),

@@ -36,7 +36,7 @@ def between_graphs(*, line: str | None) -> Fix:
         "Launch less between the CUDA graphs",
         "Most of the GPU's work is launched as graphs already. The GPU waits while the host prepares the next one: it "
         f"copies its inputs, makes what they are indexed with, and launches the graph{at}.",
-        "torch._foreach_copy_(static_inputs, new_inputs)  # one call for all inputs; some can be made in the graph\n"
+        "static_inputs.copy_(new_inputs, non_blocking=True)  # views of one tensor: one call; some fit into the graph\n"
         "# prepare the next graph's inputs while this one runs; read its results after the next launch",
     )
 

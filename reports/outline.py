@@ -121,12 +121,14 @@ def outline(diagnosis: Diagnosis) -> Outline:
     cards = tuple(
         card(finding, paths, said=verdict.summary, unequal=finding.cause == unequal) for finding in diagnosis.findings
     )
+    first, second = _first_changes(diagnosis)
+    faster = first if _tone(verdict) == "healthy" else second
     return Outline(
         version=clean(diagnosis.version),
         bottleneck=verdict.bottleneck or "",
         tone=_tone(verdict) if stuck is None else "bottleneck",
         claim=_claim(diagnosis) if stuck is None else _stuck_claim(stuck),
-        headline=_headline(diagnosis, cards) if stuck is None else _stuck_claim(stuck),
+        headline=_headline(diagnosis, cards, faster) if stuck is None else _stuck_claim(stuck),
         summary=summary,
         figures=_figures(diagnosis) if stuck is None else _stuck_figures(stuck),
         basis=_basis(verdict),
@@ -135,8 +137,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
         ranks=tuple(_rank(rank, verdict, titles) for rank in ranks),
         groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
         cards=cards,
-        first=_first_change(diagnosis),
-        second=_freeing_more(diagnosis) if _tone(verdict) == "bottleneck" and stuck is None else None,
+        first=first,
+        second=second,
         not_examined=tuple(
             (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
             for item in diagnosis.not_examined
@@ -224,13 +226,13 @@ def _gain(diagnosis: Diagnosis) -> str:
     return gain_of(found) if found else gain_between(1.0, verdict.predicted_speedup)
 
 
-def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
+def _headline(diagnosis: Diagnosis, cards: Sequence[Card], more: tuple[int, int] | None) -> str:
     """One line with bottleneck, cause, share and what a fix brings; and what would make the job faster than that."""
     verdict = diagnosis.verdict
     said, share = _claim(diagnosis), percent(verdict.share)
     if verdict.bottleneck is None or verdict.cause is None:
         return said
-    gain, more = _gain(diagnosis), None if _is_unequal(verdict) else _freeing_more(diagnosis)
+    gain = _gain(diagnosis)
     faster = lower_first(cards[more[0]].changes[more[1]].headline) if more else ""
     if CAUSES[verdict.cause].healthy:
         title = _verdict_title(diagnosis, verdict.cause)
@@ -240,23 +242,25 @@ def _headline(diagnosis: Diagnosis, cards: Sequence[Card]) -> str:
     return label("headline", claim=said, share=share, gain=gain, beyond=beyond, faster=faster)
 
 
-def _first_change(diagnosis: Diagnosis) -> tuple[int, int] | None:
-    """The change to make first, as the numbers of its finding and of it among that one's changes; None for none.
+def _first_changes(diagnosis: Diagnosis) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """The change to make first, and one to something else that frees more than the bottleneck takes; None for none.
 
-    That is the verdict's own. A sound job needs none: of one that would make it much faster it is told all the same.
+    Each as the numbers of its finding and of it among that one's changes. The first is the verdict's own. A sound job
+    needs none: of one that would make it much faster it is told all the same.
     """
     verdict, findings = diagnosis.verdict, diagnosis.findings
+    own = (0, 0) if findings and findings[0].fixes else None
+    if diagnosis.stuck is not None:
+        return own, None
     tone = _tone(verdict)
-    if tone == "bottleneck" or diagnosis.stuck is not None:
-        return (0, 0) if findings and findings[0].fixes else None
-    return _freeing_more(diagnosis) if tone == "healthy" else None
+    more = None if tone == "unknown" or _is_unequal(verdict) else _freeing_more(diagnosis)
+    return (own, more) if tone == "bottleneck" else (more, None)
 
 
 def _freeing_more(diagnosis: Diagnosis) -> tuple[int, int] | None:
     """The change outside of the bottleneck that frees most, where that is much, and more than the bottleneck takes."""
     verdict = diagnosis.verdict
-    sound = verdict.cause is not None and CAUSES[verdict.cause].healthy
-    least, bottleneck = (-1.0, None) if sound else (verdict.share, verdict.cause)
+    least, bottleneck = (0.0, None) if _tone(verdict) == "healthy" else (verdict.share, verdict.cause)
     large = [
         (fix.predicted_speedup or 1.0, place, number)
         for place, finding in enumerate(diagnosis.findings)

@@ -137,6 +137,15 @@ def test_what_equal_ranks_would_bring_is_no_range() -> None:
     assert ", 1.2 times as fast if equal: 94%" in report.headline
 
 
+def test_beside_unequal_ranks_no_change_of_another_kind_is_second() -> None:
+    base = diagnoses.sound()
+    fix = Fix("Let the arithmetic use 2 threads", "One is idle.", "pass", 1.5, (1.4, 1.6))
+    findings = (replace(base.findings[0], fixes=(replace(fix, title="Give all ranks equal work"), fix)),)
+    verdict = replace(base.verdict, predicted_speedup=1.25)
+    report = outline(replace(base, verdict=verdict, findings=findings))
+    assert (report.first, report.second) == ((0, 0), None)
+
+
 def test_a_finding_of_a_part_of_a_cause_names_that_part() -> None:
     base = diagnoses.input_bound()
     finding = replace(base.findings[0], title="Drawing the indices of the next batch")

@@ -266,9 +266,7 @@ class ThreadsProbe:
         except OSError:
             self._let_go(thread)
             yield ThreadSample(now_ns, thread.tid, "X", None, "", 0, 0, None, None, None, None)
-            if (
-                task.is_main
-            ):  # the job's own search may come much later than the next of a series of short-lived workers
+            if task.is_main:  # of workers that follow one another, the job's own search may notice the end much later
                 yield ProcessGone(now_ns, thread.process.pid)
             return
         if task.refused and not self._syscalls_refused:

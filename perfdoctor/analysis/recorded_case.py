@@ -26,11 +26,11 @@ from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.loaders import first_batches, taken_by_file
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, by_function, named_calls, without_torch
-from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
+from perfdoctor.metrics.own_detours import find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
@@ -98,19 +98,14 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         done_afterwards=done_afterwards(accounts),
         hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
         outside_torch=outside_torch(accounts),
-        detours=_detours(job, pids, own, 1 - together.fractions().get(CONTENTION, 0.0)),
+        detours=find_costly(
+            job.stacks, pids, job.recording.rows(SourceDetour), own, 1 - together.fractions().get(CONTENTION, 0.0)
+        ),
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
         once=_first_start(job, accounts),
     )
-
-
-def _detours(
-    job: JobTimeline, pids: Trainers, own: Mapping[str, Mapping[str, float]], at_work: float
-) -> tuple[CostlyDetour, ...]:
-    workers = [worker for _, of_trainer in pids for worker in of_trainer]
-    return find_costly(job.stacks, [pid for pid, _ in pids], workers, job.recording.rows(SourceDetour), own, at_work)
 
 
 def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from math import isclose
 
-from perfdoctor.capture.own_syntax import Place
+from perfdoctor.capture.own_syntax import Place, is_in_place
 from perfdoctor.knowledge.detours import AVERAGED, DESCENDED, MADE_NEW, SAME_DATA
 from perfdoctor.results.edits import last_name
 
@@ -114,7 +114,7 @@ def _made_new(loop: ast.For) -> Iterator[_Found]:
     """An update by gradients that keeps something of each parameter, all of it by arithmetic that makes new tensors."""
     inside = [node for statement in loop.body for node in ast.walk(statement)]
     gradients = {f"{node.id}.grad" for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    if any(isinstance(node, ast.For | ast.While) for node in inside) or any(map(_is_in_place, inside)):
+    if any(isinstance(node, ast.For | ast.While) for node in inside) or any(map(_computes_in_place, inside)):
         return
     if not any(isinstance(node, ast.Attribute) and ast.unparse(node) in gradients for node in inside):
         return
@@ -133,10 +133,10 @@ def _kept(place: ast.AST) -> str:
     return ast.unparse(place) if isinstance(place, ast.Subscript) else _bare(place) if isinstance(place, Place) else ""
 
 
-def _is_in_place(node: ast.AST) -> bool:
-    """Whether it calls a method that writes into its tensor, ``m.mul_(0.9)``."""
+def _computes_in_place(node: ast.AST) -> bool:
+    """Whether it calls a method that computes in its tensor's place, ``m.mul_(0.9)``."""
     method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    return re.fullmatch(r"(?!_)\w+(?<!_)_", method) is not None and method not in _CLEARS
+    return is_in_place(method) and not method.startswith("_") and method not in _CLEARS
 
 
 def _changes(statement: ast.stmt, name: str) -> Iterator[tuple[str, ast.expr]]:

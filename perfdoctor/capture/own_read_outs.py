@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from perfdoctor.capture.own_syntax import Function, arguments, names_stored
+from perfdoctor.capture.own_syntax import Function, arguments, is_in_place, names_stored
 from perfdoctor.knowledge.libraries import DESCRIBES, IN_PLACE, READS_OUT
 from perfdoctor.recording.own_source import SourceReadOut
 from perfdoctor.results.edits import last_name, written_in
@@ -66,7 +66,7 @@ def _changes_any(node: ast.AST, tensors: Collection[str], outer: Collection[str]
     if not isinstance(node, ast.Call):
         return False
     name = last_name(node.func)
-    in_place = (name.endswith("_") and not name.endswith("__")) or any(one.arg in IN_PLACE for one in node.keywords)
+    in_place = is_in_place(name) or any(one.arg in IN_PLACE for one in node.keywords)
     return in_place or name in ("step", "backward", "setattr")
 
 

@@ -18,6 +18,11 @@ def names_stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
     return (one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
+def is_in_place(method: str) -> bool:
+    """Whether a method is named as those are that write into their tensor, ``mul_``."""
+    return method.endswith("_") and not method.endswith("__")
+
+
 def names_imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """The names under which some nodes import something; of a module in a package that of the package."""
     for node in nodes:

@@ -11,6 +11,7 @@ from perfdoctor.causes import CAUSES, INPUT_PREPROCESSING, KERNEL_LAUNCH, MODEL_
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import COPIED, COPIES_TENSORS, JOINED_CUT
 from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.names import Trainers
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
@@ -63,8 +64,7 @@ class _Seen:
 
 def find_costly(
     stacks: Stacks,
-    trainers: Collection[int],
-    workers: Collection[int],
+    trainers: Trainers,
     detours: Collection[SourceDetour],
     own: Mapping[str, Mapping[str, float]],
     at_work: float,
@@ -73,13 +73,14 @@ def find_costly(
 
     Args:
         stacks: the job's.
-        trainers: their PIDs; a launcher's time is none of the steps'.
-        workers: PIDs of their loader workers, whose time counts as far as trainers wait for input.
+        trainers: they, since a launcher's time is none of the steps', and their loader workers, whose time counts as
+            far as trainers wait for input.
         detours: in its source.
         own: the lines of each cause, ``"file.py:12 function"`` to seconds; they have the backward pass at other ones.
         at_work: the fraction of the wall time in which main threads do not queue for a core; they do at any line.
     """
-    of_trainers, of_workers = stacks.spent_ns(trainers), stacks.spent_ns(workers)
+    of_trainers = stacks.spent_ns([pid for pid, _ in trainers])
+    of_workers = stacks.spent_ns([worker for _, workers in trainers for worker in workers])
     if not detours or not of_trainers.total:
         return ()
     seen: dict[tuple[str, str, str], _Seen] = {}

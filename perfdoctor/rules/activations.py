@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from perfdoctor.causes import BANDWIDTH, LATENCY
 from perfdoctor.diagnosis import Advice, advise
-from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import ALL_TO_ALL
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.communication import exchange_rarely
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.transport import (
     OF_BYTES,
@@ -36,21 +36,14 @@ def _say_small_activations(case: Case) -> Message:
 
 
 def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
-    yield from _exchange_rarely(case, BANDWIDTH)
+    yield from exchange_rarely(case, BANDWIDTH)
     yield from _share_otherwise(case)
     if case.uses_gpu:  # cores rarely multiply faster in 16 bits
         yield advise("tensor_parallel.half_precision", trains=case.trains)
 
 
-def _exchange_rarely(case: Case, cause: str) -> Iterator[Advice]:
-    """What the script exchanges outside of the passes, for a norm or a metric."""
-    share = min(case.share(cause), sum(part for _, part in case.exchanged_besides))
-    if share >= thresholds.REPORTED_SHARE:
-        yield advise("communication.exchange_rarely", line=case.exchanged_besides[0][0], share=share)
-
-
 def _send_fewer_messages(case: Case) -> Iterator[Advice]:
-    yield from _exchange_rarely(case, LATENCY)
+    yield from exchange_rarely(case, LATENCY)
     yield from _share_otherwise(case)
     yield advise("tensor_parallel.larger_batch")
 

@@ -163,7 +163,10 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     if case.settings.get("sync_batch_norm") == "yes":
         yield advise("communication.no_sync_batch_norm")
     if way == DDP:
-        yield from _exchange_less_besides(case)
+        besides = [*exchange_rarely(case, LATENCY)]
+        yield from besides
+        if besides and case.settings.get("object_collectives") == "yes":
+            yield advise("communication.gather_tensors")
     if way not in ("", "no") and not (way == DDP and _is_by_script(case, LATENCY)):
         yield from _train_in_one_process(case, LATENCY)
         if way == FULLY_SHARD:
@@ -178,13 +181,11 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     yield advise("communication.fewer_metrics")
 
 
-def _exchange_less_besides(case: Case) -> Iterator[Advice]:
-    """What the script exchanges beside gradients."""
-    share = min(case.share(LATENCY), sum(part for _, part in case.exchanged_besides))
+def exchange_rarely(case: Case, cause: str) -> Iterator[Advice]:
+    """What the script exchanges outside of the passes, for a norm or a metric."""
+    share = min(case.share(cause), sum(part for _, part in case.exchanged_besides))
     if share >= thresholds.REPORTED_SHARE:
         yield advise("communication.exchange_rarely", line=case.exchanged_besides[0][0], share=share)
-        if case.settings.get("object_collectives") == "yes":
-            yield advise("communication.gather_tensors")
 
 
 def _train_in_one_process(case: Case, cause: str) -> Iterator[Advice]:

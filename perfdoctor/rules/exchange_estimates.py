@@ -39,16 +39,16 @@ def by_one_process(fix: Proposed) -> Gain:
     are made for twice as many samples at once, and large ones and recurrent layers lose 0.15 to 0.3 of the rest.
     """
     return Gain(
-        max(0.0, fix.share - 2 * lost_in_one_process(fix.case)), freed_in_one_process(fix.case, fix.cause), fix.share
+        max(0.0, fix.share - 2 * _lost_in_one_process(fix.case)), freed_in_one_process(fix.case, fix.cause), fix.share
     )
 
 
 def freed_in_one_process(case: Case, cause: str) -> float:
     """The fraction of the wall time that is likely to go with what a cause takes; 0 where it would rather be slower."""
-    return max(0.0, case.share(cause) - lost_in_one_process(case))
+    return max(0.0, case.share(cause) - _lost_in_one_process(case))
 
 
-def lost_in_one_process(case: Case) -> float:
+def _lost_in_one_process(case: Case) -> float:
     """What is likely to be lost: see ``by_one_process``."""
     return 0.15 * (case.share(MODEL_COMPUTE) + case.share(PYTHON_OVERHEAD))
 

@@ -16,8 +16,10 @@ def _launch_less(case: Case) -> Iterator[Advice]:
     yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.every_launch_waits"))
     yield from stop_debugging(case)
     yield from replace_loop(case, KERNEL_LAUNCH)
-    between = advise("gpu_idle.between_graphs", line=case.hot_line(KERNEL_LAUNCH))
-    yield between if case.in_graphs else advise("gpu_idle.cuda_graphs")
+    if case.in_graphs:
+        yield advise("gpu_idle.between_graphs", line=case.hot_line(KERNEL_LAUNCH))
+    else:
+        yield advise("gpu_idle.cuda_graphs")
     yield from fuse_optimizer(case)
     yield advise("gpu_idle.larger_batch", used=case.gpu_memory, loader=case.may_have_loader)
 

@@ -224,13 +224,10 @@ def _long_ones(account: RankAccount, rows: Int64s) -> Int64s:
     host, operators = account.trace.host, account.operators
     place = np.full(len(host), NONE)
     place[operators.rows] = np.arange(len(operators))
-    length = (host.end - host.start)[operators.rows]
+    short = (host.end - host.start)[operators.rows] < thresholds.LONG_OPERATOR_NS
     known = rows != NONE
-    at = place[rows[known]]
-    while (inner := (length[at] < thresholds.LONG_OPERATOR_NS) & (operators.parent[at] != NONE)).any():
-        at = np.where(inner, operators.parent[at], at)
     found: Int64s = rows.copy()
-    found[known] = operators.rows[at]
+    found[known] = operators.rows[operators.around(place[rows[known]], short)]
     return found
 
 

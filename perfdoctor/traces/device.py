@@ -192,7 +192,7 @@ def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> t
     here = np.flatnonzero(device.device == time.device)
     if not len(here) or not len(calls):
         return unknown, unknown, main
-    event = here[np.minimum(np.searchsorted(device.start[here], ends), len(here) - 1)]
+    event = _next_at(device.start, here, ends)
     call = launches[event]
     found = (call != UNKNOWN) & (device.start[event] == ends)
     return (
@@ -200,6 +200,12 @@ def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> t
         np.where(found, calls.end[call], UNKNOWN),
         np.where(found, calls.thread[call], main),
     )
+
+
+def _next_at(times: Int64s, rows: Int64s, moments: Int64s) -> Int64s:
+    """Of some rows in the order of their times the first at each moment or after it; the last where none is."""
+    found: Int64s = rows[np.minimum(np.searchsorted(times[rows], moments), len(rows) - 1)]
+    return found
 
 
 def _latency(start: Int64s, end: Int64s, ready: Int64s, known: Bools) -> int:
@@ -221,19 +227,21 @@ def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], time: DeviceT
     reasons[IdleReason.SWITCHING][short] = length[short]
     long = np.flatnonzero(queued & ~short)
     waiting = host.activity(host.main)[HostActivity.SYNCHRONIZING].within(start[long], end[long])
-    own = (length[long] <= thresholds.SLOW_SWITCH_NS) & _in_one_stream(host.trace, time)[long]
-    reasons[IdleReason.SWITCHING][long] = np.where(own, waiting, 0.0)
-    reasons[IdleReason.SYNCHRONIZING][long] = np.where(own, 0.0, waiting)
+    reasons[IdleReason.SYNCHRONIZING][long] = waiting
     reasons[IdleReason.UNEXPLAINED][long] = length[long] - waiting
+    slow = long[(waiting > 0) & (length[long] <= thresholds.SLOW_SWITCH_NS)]
+    if len(slow):
+        own = slow[_in_one_stream(host.trace, time.device, start[slow], end[slow])]
+        reasons[IdleReason.SWITCHING][own] = reasons[IdleReason.SYNCHRONIZING][own]
+        reasons[IdleReason.SYNCHRONIZING][own] = 0.0
 
 
-def _in_one_stream(trace: Trace, time: DeviceTime) -> Bools:
-    """Which gaps lie between two kernels of one stream."""
+def _in_one_stream(trace: Trace, number: int, starts: Int64s, ends: Int64s) -> Bools:
+    """Which of some gaps of a device lie between two kernels of one stream."""
     device = trace.device
-    here = np.flatnonzero(device.device == time.device)
+    here = np.flatnonzero(device.device == number)
     ending = here[np.argsort(device.end[here], kind="stable")]
-    before = ending[np.minimum(np.searchsorted(device.end[ending], time.idle.start), len(here) - 1)]
-    after = here[np.minimum(np.searchsorted(device.start[here], time.idle.end), len(here) - 1)]
+    before, after = _next_at(device.end, ending, starts), _next_at(device.start, here, ends)
     kernels = (device.kind[before] == DeviceKind.KERNEL) & (device.kind[after] == DeviceKind.KERNEL)
     found: Bools = kernels & (device.stream[before] == device.stream[after])
     return found

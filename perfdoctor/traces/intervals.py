@@ -171,12 +171,21 @@ class Nesting:
 
         ``NONE`` for rows that are not among these.
         """
-        root = np.arange(len(self.rows))
-        while (inner := self.parent[root] != NONE).any():
-            root = np.where(inner, self.parent[root], root)
+        root = self.around(np.arange(len(self.rows)), np.ones(len(self.rows), dtype=np.bool_))
         found = np.full(count, NONE, dtype=np.int64)
         found[self.rows] = self.rows[root]
         return found
+
+    def around(self, of: Int64s, passed: Bools) -> Int64s:
+        """For each of some ranges the innermost one around it, or itself, that is not passed over.
+
+        Args:
+            of: which ones, as indices into ``rows``.
+            passed: of all ranges, which to pass over; where nothing else encloses one, its outermost counts.
+        """
+        while (inner := passed[of] & (self.parent[of] != NONE)).any():
+            of = np.where(inner, self.parent[of], of)
+        return of
 
     def own_time(self) -> Floats:
         """Nanoseconds of each range that are in none that it encloses, in the order of ``rows``."""

@@ -7,7 +7,7 @@ import numpy as np
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import UNKNOWN, HostKind, distinct
+from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, distinct
 
 
 def runs_compiled(account: RankAccount) -> bool:
@@ -22,7 +22,7 @@ def runs_compiled(account: RankAccount) -> bool:
         here = compiled & (trace.host.thread == one)
         times = Intervals.union(trace.host.start[here], trace.host.end[here])
         inside |= (thread == one) & (times.within(called, called + 1) > 0)
-    return bool(account.taken[inside].sum() >= thresholds.MOSTLY * max(account.taken.sum(), 1))
+    return _is_most_work(account, inside)
 
 
 def runs_graphs(account: RankAccount) -> bool:
@@ -32,7 +32,12 @@ def runs_graphs(account: RankAccount) -> bool:
     if not graphs.any():
         return False
     inside = (call != UNKNOWN) & graphs[call]
-    return bool(account.taken[inside].sum() >= thresholds.MOSTLY * max(account.taken.sum(), 1))
+    return _is_most_work(account, inside)
+
+
+def _is_most_work(account: RankAccount, rows: Bools) -> bool:
+    """Whether some of the devices' events are most of what the devices work on."""
+    return bool(account.taken[rows].sum() >= thresholds.MOSTLY * max(account.taken.sum(), 1))
 
 
 def only_passes_forward(account: RankAccount) -> bool:

@@ -9,10 +9,10 @@ from itertools import chain
 
 import numpy as np
 
-from perfdoctor.attribution.share import WRITTEN, Share, Shares, scaled
-from perfdoctor.causes import INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
+from perfdoctor.attribution.share import Share, Shares, purpose, scaled
+from perfdoctor.causes import PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.recording.schema import CHILDREN_FAULTS
-from perfdoctor.timeline.code_location import PREPARES, CodeLocation
+from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.copied_pages import CopiedPages, any_alive
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -87,11 +87,5 @@ def _whatever_forks(locations: list[CodeLocation], *, workers: bool) -> tuple[st
     """The cause and the line at which a process was seen most often when it forked."""
     starts = [location for location in locations if location.detail == "loader start"]
     chosen = starts if workers and starts else locations
-    found = Counter((WORKER_STARTUP if workers else _cause(location), location.line) for location in chosen)
+    found = Counter((WORKER_STARTUP if workers else purpose(location), location.line) for location in chosen)
     return max(found, key=lambda place: found[place], default=(PYTHON_OVERHEAD, ""))
-
-
-def _cause(location: CodeLocation) -> str:
-    if location.phase in WRITTEN:
-        return WRITTEN[location.phase]
-    return INPUT_PREPROCESSING if location.phase == "data" or location.detail == PREPARES else PYTHON_OVERHEAD

@@ -183,6 +183,13 @@ def _lines_of_suppliers(job: JobTimeline, pid: int, time_ns: int) -> list[str]:
 WRITTEN = {"saving": CHECKPOINT_WRITE, "logging": LOG_WRITE}
 
 
+def purpose(location: CodeLocation) -> str:
+    """What is done for a step at a location counts for, other than the model's passes."""
+    if location.phase in WRITTEN:
+        return WRITTEN[location.phase]
+    return INPUT_PREPROCESSING if location.phase == "data" or location.detail == PREPARES else PYTHON_OVERHEAD
+
+
 @dataclass(frozen=True)
 class Writing:
     """What a trainer's files are written for.

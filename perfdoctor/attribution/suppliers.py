@@ -29,6 +29,7 @@ from perfdoctor.knowledge.threads import (
     NOT_INPUT,
     PASSING_ON,
     PINS,
+    RUNS_PROCESSES,
     SLEEPS,
     WRITES,
 )
@@ -103,6 +104,19 @@ class SupplierClassifier:
         # One that waits for the network itself is no more known to be asked than whatever else may be.
         return equally(shares for shares in answers if shares and shares[0].cause != NETWORK_READ)
 
+    def of_children(self, seen: Observation) -> Shares:
+        """What processes of a process's own do while it waits for them at a line; ``IDLE`` if nothing."""
+        found = []
+        for child in self.job.processes.children_of(seen.pid):
+            main = self.job.threads.main(child.pid)
+            if main is None or not child.alive_at(seen.time_ns):
+                continue
+            # Where each shard has a process of its own, much of its life is over before it is sampled.
+            seen_ns = max(seen.time_ns, int(main.times_ns[0]))
+            if shares := self.shares(child, seen_ns):
+                found.append([replace(share, line=share.line or seen.location.line) for share in shares])
+        return equally(found)
+
     def _own_servers(self, pid: int) -> list[Process]:
         """Helpers of a trainer that it, or a loader worker of its, may ask through connections."""
         asking = self.job.processes.by_pid[pid]
@@ -152,7 +166,7 @@ def _ended(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     # It was started, but not sampled yet: it is still coming up.
     main = classifier.job.threads.main(seen.pid)
     young = main is None or seen.time_ns < int(main.times_ns[0])
-    return [Share(WORKER_STARTUP, 1.0)] if young else IDLE
+    return [Share(WORKER_STARTUP if seen.process.role == "worker" else INPUT_PREPROCESSING, 1.0)] if young else IDLE
 
 
 def _starting(_: SupplierClassifier, seen: Observation) -> Shares | None:
@@ -255,17 +269,9 @@ def _idle(_: SupplierClassifier, seen: Observation) -> Shares | None:
 
 
 def _of_children(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
-    """It waits for processes of its own at a line: what those do, as a shell's pipe of commands."""
-    found = []
-    for child in classifier.job.processes.children_of(seen.pid):
-        main = classifier.job.threads.main(child.pid)
-        if main is None or not child.alive_at(seen.time_ns):
-            continue
-        # Where each shard has a process of its own, much of its life is over before it is sampled.
-        seen_ns = max(seen.time_ns, int(main.times_ns[0]))
-        if shares := classifier.shares(child, seen_ns):
-            found.append([replace(share, line=share.line or seen.location.line) for share in shares])
-    return equally(found)
+    """It waits for processes of its own, as a shell does for a pipe; at a line, also for one too short to be seen."""
+    runs = seen.syscall in RUNS_PROCESSES and seen.location.line
+    return classifier.of_children(seen) or (all_of(INPUT_PREPROCESSING, seen.location) if runs else None)
 
 
 SUPPLIER: tuple[Classifier, ...] = (

@@ -24,6 +24,7 @@ from perfdoctor.attribution.share import (
     at_location,
     blocked_cause,
     line_of_holder,
+    purpose,
     running,
     scaled,
     unattributed,
@@ -46,11 +47,11 @@ from perfdoctor.causes import (
     WORKER_STARTUP,
 )
 from perfdoctor.knowledge.threads import (
-    AWAITS_PROCESSES,
     BLOCKING_WAITS,
     CHANNELS,
     DRIVER_FILES,
     FILE_LOCKS,
+    RUNS_PROCESSES,
     SENDS,
     SLEEPS,
     WAITED_ON,
@@ -320,9 +321,23 @@ def _asleep(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     return all_of(INPUT_PREPROCESSING, seen.location, SLEEP) if between else unattributed(seen.location)
 
 
+def _in_program(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It starts a process, or waits for one's end or output: work at that line, but for what that waits for itself.
+
+    Many such processes are over before they are sampled.
+    """
+    location = seen.location
+    if seen.syscall not in RUNS_PROCESSES and not (location.runs_program and seen.target.startswith(CHANNELS)):
+        return None
+    shares = SupplierClassifier.of(classifier.context, seen.pid).of_children(seen)
+    work = all_of(purpose(location), location)
+    waited = [share for share in shares if share.cause not in (INPUT_PREPROCESSING, WORKER_STARTUP)]
+    return [*waited, *scaled(work, 1 - sum(share.weight for share in waited))]
+
+
 def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     """It waits for another process of its own, a decoder or a pool for instance."""
-    if not seen.target.startswith(CHANNELS) and seen.syscall not in AWAITS_PROCESSES:
+    if not seen.target.startswith(CHANNELS):
         return None
     shares = input_wait(classifier.context, seen.process, seen.time_ns)
     idle = len(shares) == 1 and shares[0].cause in NOBODY_WORKS
@@ -348,6 +363,7 @@ TRAINER: tuple[Classifier, ...] = (
     _writing,
     _in_file,
     _asleep,
+    _in_program,
     _for_process,
 )
 LATE_RANK = tuple(_in_collective_too if classify is _in_collective else classify for classify in TRAINER)

@@ -327,6 +327,7 @@ WAITING = (
     meaning(r"subprocess\.py", "communicate _communicate", ""),
     meaning(r"concurrent/futures/.*\.py", "result wait", ""),
 )
+RUNS_PROGRAMS = meaning(r"subprocess\.py", "", "")
 LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")  # multiprocessing.Lock, Semaphore …
 # Pickling a batch, and sending it to another process.
 HANDOVER = re.compile(
@@ -393,8 +394,5 @@ def awaits_message(stack: Sequence[Frame]) -> bool:
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:
     """Whether a sample is being taken out of tensors by torch's own dataset: other datasets of torch call further."""
-    return (
-        bool(stack)
-        and _DATASET.search(stack[-1].file) is not None
-        and any(frame.simple_name in ("__getitem__", "__getitems__") for frame in stack[-2:])
-    )
+    names = [frame.simple_name for frame in stack[-2:] if _DATASET.search(stack[-1].file)]
+    return "__getitem__" in names or "__getitems__" in names

@@ -58,6 +58,9 @@ FILE_LOCKS = frozenset(("flock", "fcntl", "semtimedop"))
 # It waits for any of several descriptors, or of one.
 ON_SETS = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
 AWAITS_PROCESSES = frozenset(("wait4", "waitid"))
+# A process starts another one, and waits in an uninterruptible sleep until that runs its program (vfork(2)).
+STARTS_PROCESSES = frozenset(("vfork", "clone", "clone3", "fork"))
+RUNS_PROCESSES = AWAITS_PROCESSES | STARTS_PROCESSES
 # A thread waits for somebody to send or signal something.
 AWAITS_OTHERS = AWAITS_PROCESSES | {
     "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",

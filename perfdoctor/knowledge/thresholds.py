@@ -41,12 +41,6 @@ STACK_REACH_S = Threshold(0.4, "seconds", "judgement: several samples of py-spy 
 SAME_INSTANT_S = Threshold(
     0.003, "seconds", "judgement: most lines take longer; both samplers' clocks are known to half a millisecond"
 )
-UNUSUAL_STATE = Threshold(
-    0.2, "of the samples", "judgement: a tenth of the samples of a line of 10 ms are beyond its borders, by geometry"
-)
-UNUSUAL_WAIT = Threshold(
-    0.05, "of the samples", "judgement: code that mostly computes waits for its threads more often"
-)
 GIL_REACH_S = Threshold(0.1, "seconds", "judgement: some samples of the interpreter probe at its slowest rate")
 LOCK_QUEUE_AROUND_S = Threshold(0.25, "seconds", "judgement: queues for short locks form and vanish within a sample")
 USUAL_VALIDATION = Threshold(

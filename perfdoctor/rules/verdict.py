@@ -76,7 +76,8 @@ def first_cause(
         late: of that, what ranks waited for in other ones. A rank with more of what is no bottleneck than others holds
             them back as one with a bottleneck would.
         level: what the shares rest on.
-        ordinary: causes of which there is nothing to change but what would be in any job (``ordinary_causes``).
+        ordinary: causes of which there is nothing to change but what would be in any job (``ordinary_causes``). What
+            sound jobs have of them as well does not count against other causes.
     """
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     known = {cause: share for cause, share in by_share.items() if cause != UNATTRIBUTED}
@@ -89,7 +90,8 @@ def first_cause(
     if STARTUP in large:  # so much of it says that the steps which follow are not in what was seen
         return STARTUP
     if large:
-        top = _largest(large, level)
+        beyond = {} if on_gpu else {cause: CAUSES[cause].minimum for cause in ordinary}
+        top = _largest({cause: share - beyond.get(cause, 0.0) for cause, share in large.items()}, level)
         most = large[top]
         unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy}
         if unequal and imbalance(late or {}) > most:

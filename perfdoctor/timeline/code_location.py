@@ -11,6 +11,7 @@ from perfdoctor.knowledge.frames import (
     INNERMOST,
     LOCKS,
     ONLY_WAITING,
+    RUNS_PROGRAMS,
     WAITING,
     WORKER_LOOP,
     Frame,
@@ -52,6 +53,7 @@ class CodeLocation:
             backward pass, or a block that is computed anew.
         precedes_model: of code below a call of the model, a later line of the same function calls one too: it may
             prepare that, as a batch that an agent learns from after it has acted.
+        runs_program: a program is started, or waited for until it ends.
         tells_results: of code below the model's call, it is called to be given numbers that were read out of tensors.
     """
 
@@ -65,6 +67,7 @@ class CodeLocation:
     leads_to_backward: bool = False
     called_back: bool = False
     precedes_model: bool = False
+    runs_program: bool = False
     tells_results: bool = False
 
     @property
@@ -103,7 +106,8 @@ def locate(frames: Sequence[Frame]) -> CodeLocation:
     waits = any(rule.matches(leaf) for rule in (*added.waiting, *WAITING))
     called_back = phase == "backward" and _is_called_back(frames)
     only_waits = any(rule.matches(leaf) for rule in ONLY_WAITING)
-    return CodeLocation(phase, detail, waits, only_waits, line, called_back=called_back)
+    runs_program = any(map(RUNS_PROGRAMS.matches, frames))
+    return CodeLocation(phase, detail, waits, only_waits, line, called_back=called_back, runs_program=runs_program)
 
 
 def agrees(location: CodeLocation, phase: str, *, marked: bool) -> bool:

@@ -119,15 +119,6 @@ class Gil:
         found = self._nearest(pid, time_ns)
         return None if found is None else found.holder
 
-    def is_held_by_main(self, pid: int, time_ns: int) -> bool | None:
-        """Whether the main thread of a process holds its GIL at this very instant; None where nobody looked then."""
-        found = self._nearest(pid, time_ns)
-        if found is None or found.holder is None:
-            return None
-        if abs(found.time_ns - time_ns) > thresholds.SAME_INSTANT_S * NS_PER_S:
-            return None
-        return found.holder == self._threads.main_tid(pid)
-
     def is_taken(self, pid: int, time_ns: int) -> bool:
         """Whether another thread than those that train holds the GIL of a process at an instant."""
         return self._is_other(pid, self.holder_at(pid, time_ns))

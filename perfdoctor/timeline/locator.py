@@ -10,8 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
+from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, RUNS_PROCESSES, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
@@ -23,6 +24,9 @@ from perfdoctor.timeline.stack_states import StackStates
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.threads import JobThreads, ThreadSeries, ThreadState
+
+# Of stacks nearer than this it is not known which was the one at an instant.
+_SAME_NS = int(thresholds.SAME_INSTANT_S * NS_PER_S)
 
 Spans = Sequence[tuple[int, int]]
 
@@ -138,40 +142,55 @@ class Locator:
         series = self._at_work(pid) if state.is_runnable and pid in self._hardly_copying else self._of_main(pid)
         if series is None:
             return None
-        holds_gil = self._gil.is_held_by_main(pid, time_ns) if state.is_runnable else None
-        runs_python = holds_gil or in_c is False
         wants_gil = state.syscall == "futex" and self._gil.is_awaited(pid, time_ns)
         nearest: int | None = None
-        for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
-            location = self._stacks.locations[number]
-            if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
-                continue
-            nearest = number if nearest is None else nearest
-            if wants_gil and not location.only_waits:
-                return number  # the GIL is waited for anywhere
-            if runs_python and location.detail == "engine":
-                continue
-            if _fits(location, state, self._sleeps_in(pid)) and self._seen_states.is_usual(number, state, holds_gil):
-                return number
+        for near in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
+            fitting: list[tuple[int, int]] = []
+            for distance_ns, number in near:
+                location = self._stacks.locations[number]
+                if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
+                    continue
+                nearest = number if nearest is None else nearest
+                if wants_gil and not location.only_waits:
+                    return number  # the GIL is waited for anywhere
+                runs_elsewhere = in_c is False and location.detail == "engine"
+                if not runs_elsewhere and _fits(location, state, self._sleeps_in(pid)):
+                    fitting.append((distance_ns, number))
+            if fitting:
+                return self._likeliest(fitting, pid, time_ns, state)
         return nearest
+
+    def _likeliest(self, near: list[tuple[int, int]], pid: int, time_ns: int, state: ThreadState) -> int:
+        """Of stacks with their distances the one of which that, over how likely the state is at it, is the least."""
+        if len(near) == 1:
+            return near[0][1]
+        collecting = state.is_runnable and self._gil.is_collecting(pid, time_ns)
+        _, number = min(
+            ((distance_ns + _SAME_NS) / self._seen_states.likelihood(number, state, collecting=collecting), number)
+            for distance_ns, number in near
+        )
+        return number
 
     @cached_property
     def _seen_states(self) -> StackStates:
         """In which states main threads were seen at which stack."""
         mains = [(self._of_main(pid), self._threads.main(pid)) for pid in self._threads.pids]
         both = ((stacks, states) for stacks, states in mains if stacks is not None and states is not None)
-        return StackStates(both, self._gil.is_held_by_main)
+        return StackStates(both, self._gil.is_collecting)
 
-    def _near(self, series: StackSeries, time_ns: int, *, may_have_failed: bool) -> Iterator[int]:
-        """Stacks of a main thread near an instant, the likeliest first."""
+    def _near(self, series: StackSeries, time_ns: int, *, may_have_failed: bool) -> Iterator[list[tuple[int, int]]]:
+        """Stacks of a main thread near an instant with their distances in ns, the nearest first.
+
+        Where a failed sample is nearer, those that stand in for it come first.
+        """
         near = series.near(time_ns)
         if may_have_failed:
             if series.pid not in self._failed:
                 self._failed[series.pid] = find_failed(series, self._missed, self._code)
             failed = self._failed[series.pid]
             if failed is not None and failed.is_nearer(time_ns, near[0][0] if near else STACK_REACH_NS):
-                yield from (number for _, number in failed.stand_ins.near(time_ns))
-        yield from (number for _, number in near)
+                yield failed.stand_ins.near(time_ns)
+        yield near
 
     def _sleeps_in(self, pid: int) -> frozenset[str]:
         """Phases in which a main thread may sleep in a futex without a frame that waits."""
@@ -217,7 +236,9 @@ class Locator:
 
 def _fits(location: CodeLocation, state: ThreadState, sleeps_in: frozenset[str]) -> bool:
     if state.state == "R":
-        return not location.only_waits
+        return not location.only_waits or location.runs_program  # to start and to end a program is work, time and again
+    if state.syscall in RUNS_PROCESSES:
+        return location.waits or location.runs_program or location.phase not in TRAINING_PHASES
     if state.syscall in AWAITS_OTHERS and state.target.startswith(CHANNELS):
         # What is logged or saved may go through a pipe or a connection, by a call of its own that waits.
         return location.waits or location.phase in ("logging", "saving")

@@ -1,8 +1,8 @@
 """In which states threads were seen at which stack: a call into C that blocks has no frame of its own.
 
 ``time.sleep``, ``os.fsync`` or a database's driver are a line of whoever calls them. Where steps are shorter than the
-time between two samples, the nearest stack is often that of another part of the step: then it helps to know that a
-thread never runs at one line, and never sleeps at another.
+time between two samples, the nearest stack is often that of another part of the step: then it helps to know how often
+a thread runs at one line, sleeps at another, and collects garbage at a third.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import StackSeries
 from perfdoctor.timeline.threads import ThreadSeries, ThreadState
 
-_RUNNABLE = "R"
+_RUNNABLE, _COLLECTING = "R", "collecting"
 
 
 class StackStates:
@@ -26,53 +25,46 @@ class StackStates:
 
     Args:
         threads: their stacks and their states; ranks run the same code, so that all of them say something of a stack.
-        holds_gil: whether the main thread of a process holds its GIL at an instant; None where that is unknown.
+        is_collecting: whether the garbage collector of a process runs at an instant.
     """
 
     def __init__(
         self,
         threads: Iterable[tuple[StackSeries, ThreadSeries]],
-        holds_gil: Callable[[int, int], bool | None],
+        is_collecting: Callable[[int, int], bool],
     ) -> None:
         self._samples: Amounts[int] = Amounts()
         self._seen: Amounts[tuple[int, str]] = Amounts()
-        self._locked: Amounts[tuple[int, bool | None]] = Amounts()
+        self._kinds: Amounts[str] = Amounts()
         for stacks, states in threads:
             for stack, index, near in _pairs(stacks, states):
-                kind = _kind(states.states[index], states.syscalls[index])
+                collecting = is_collecting(stacks.pid, int(states.times_ns[index]))
+                kind = _kind(states.states[index], states.syscalls[index], collecting=collecting)
                 self._samples[stack] += near
                 self._seen[stack, kind] += near
-                if kind == _RUNNABLE:
-                    self._locked[stack, holds_gil(stacks.pid, int(states.times_ns[index]))] += near
+                self._kinds[kind] += near
+        self._total = sum(self._samples.values())
 
-    def is_usual(self, stack: int, state: ThreadState, holds_gil: bool | None) -> bool:
-        """Whether a state is not one in which threads were hardly ever seen at a stack.
+    def likelihood(self, stack: int, state: ThreadState, *, collecting: bool) -> float:
+        """How likely a thread is in a state at a stack, from 0 to 1.
 
-        Whether a thread runs at a line at all, and whether it sleeps there, shows in a few samples. Who mostly runs
-        somewhere may still wait for a lock, a disk or other threads now and then, which takes more of them.
+        A stack of which little is known is taken to be like the others: they count as one sample of it.
 
         Args:
             stack: index into ``Stacks.frames``.
             state: of the thread.
-            holds_gil: it holds the GIL; None where that is unknown.
+            collecting: the garbage collector of its process runs.
         """
-        kind = _kind(state.state, state.syscall)
-        least = thresholds.UNUSUAL_STATE if kind == _RUNNABLE or kind in SLEEPS else thresholds.UNUSUAL_WAIT
-        if _part(self._seen[stack, kind], self._samples[stack]) < least:
-            return False
-        if kind != _RUNNABLE or holds_gil is None:
-            return True
-        either = self._locked[stack, True] + self._locked[stack, False]
-        return _part(self._locked[stack, holds_gil], either) >= thresholds.UNUSUAL_WAIT
+        kind = _kind(state.state, state.syscall, collecting=collecting)
+        # Half a sample is added (Jeffreys' prior): what was not seen in few samples may well be there.
+        usual = (self._kinds[kind] + 0.5) / (self._total + 1)
+        return (self._seen[stack, kind] + usual) / (self._samples[stack] + 1)
 
 
-def _part(seen: float, samples: float) -> float:
-    """Half a sample is added (Jeffreys' prior): what was not seen in few samples may well be there."""
-    return (seen + 0.5) / (samples + 1)
-
-
-def _kind(state: str, syscall: str | None) -> str:
-    return state if state == _RUNNABLE or syscall is None else syscall
+def _kind(state: str, syscall: str | None, *, collecting: bool) -> str:
+    if state == _RUNNABLE:
+        return _COLLECTING if collecting else _RUNNABLE
+    return syscall or state
 
 
 def _pairs(stacks: StackSeries, states: ThreadSeries) -> Iterator[tuple[int, int, float]]:

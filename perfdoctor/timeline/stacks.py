@@ -65,21 +65,20 @@ class StackSeries:
     def near(self, time_ns: int) -> list[tuple[int, int]]:
         """Stacks near an instant, nearest first.
 
-        An entry lasts until the next one, so it is never farther away than the usual time between two samples.
+        An entry was seen in each sample until the next one: from when it was first seen to a period before that.
 
         Returns:
-            Distance in nanoseconds and stack of each.
+            Distance in nanoseconds, to a sample that shows it, and stack of each.
         """
         times, stacks = self._listed
         at = bisect_right(times, time_ns) - 1
         found: list[tuple[int, int, int]] = []
         for index in range(max(0, at - 3), min(len(times), at + 5)):
-            if index > at:
-                distance = times[index] - time_ns
-            elif index == at:
-                distance = min(time_ns - times[at], _PERIOD_NS)
-            else:
-                distance = time_ns - times[index + 1] + _PERIOD_NS // 2
+            first = times[index]
+            last = max(first, times[index + 1] - _PERIOD_NS) if index + 1 < len(times) else max(first, time_ns)
+            # Negative before the first, or after the last sample of them.
+            inside = min(time_ns - first, last - time_ns)
+            distance = min(inside, _PERIOD_NS // 2) if inside >= 0 else -inside
             if distance <= STACK_REACH_NS and stacks[index] >= 0:
                 found.append((distance, index, stacks[index]))
         return [(distance, number) for distance, _, number in sorted(found)]

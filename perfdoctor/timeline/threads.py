@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIONS
+from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIONS, STARTS_PROCESSES
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ThreadSample
@@ -64,8 +64,8 @@ class ThreadState:
 
     @property
     def is_blocked(self) -> bool:
-        """Blocked in the kernel, mostly on a disk."""
-        return self.state == "D" or self.syscall == "fault"
+        """Blocked in the kernel, mostly on a disk; not on a process that it starts."""
+        return self.syscall == "fault" or (self.state == "D" and self.syscall not in STARTS_PROCESSES)
 
     @property
     def delay_fraction(self) -> float:

@@ -87,7 +87,7 @@ def thread(
     for tick in range(SECONDS * PER_S + 1):
         now, seconds = at(tick / PER_S), tick / PER_S
         state = states[tick % len(states)]
-        where = (call, target) if call is not None and state == "S" else (None, "")
+        where = (call, target) if call is not None and state in "SD" else (None, "")
         lost = run / 2 * max(0, now - at(squeezed_from_s))
         used = int(run * (now - START) - lost), int(delay * (now - START) + lost)
         switched = int(switches * seconds) if tick % 5 == 0 else None

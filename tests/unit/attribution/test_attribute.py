@@ -9,7 +9,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import as_counted, attribute
 from perfdoctor.attribution.mix_of_lines import CodeOfLines
 from perfdoctor.attribution.share import Share
-from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
+from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import Fact, Reading, Sample
 from perfdoctor.timeline.amounts import Amounts
@@ -352,6 +352,58 @@ def test_what_a_worker_starts_for_a_sample_is_no_start_of_workers() -> None:
     (account,) = accounted([*trainer, *worker, *helper, *jobs.stacks(10, (jobs.OWN, LOADER))])
     assert _share([account], "cpu.worker_startup") == 0.0
     assert _share([account], "io.network_read") > 0.75
+
+
+TRANSFORM = Frame("/job/data.py", "Photographs.__getitem__", 12)
+RUN = Frame("/usr/lib/python3.11/subprocess.py", "run", 548)
+STARTS = (RUN, Frame("/usr/lib/python3.11/subprocess.py", "Popen._execute_child", 1883))
+AWAITS = (RUN, Frame("/usr/lib/python3.11/subprocess.py", "Popen.wait", 1264))
+PROGRAM = [
+    pytest.param("D", "vfork", "", STARTS, id="started"),
+    pytest.param("S", "wait4", "", AWAITS, id="until its end"),
+    pytest.param("S", "poll", "pipe", (RUN, Frame("/usr/lib/python3.11/selectors.py", "select", 415)), id="output"),
+]
+BUSY_WORKER = [*jobs.process(20, parent=10, forked=True), *jobs.thread(20, 20, name="pt_data_worker", run=1.0)]
+
+
+@pytest.mark.parametrize(("state", "call", "target", "program"), PROGRAM)
+def test_running_a_program_is_work_at_its_line(state: str, call: str, target: str, program: tuple[Frame, ...]) -> None:
+    """Most are over before they are sampled; workers of a loader that are busy meanwhile hold nothing up."""
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, state, call=call, target=target)]
+    (account,) = accounted([*trainer, *BUSY_WORKER, *jobs.stacks(10, (jobs.OWN, *program))])
+    assert _share([account], PYTHON_OVERHEAD) == pytest.approx(1.0)
+    assert account.lines[PYTHON_OVERHEAD].keys() == {"/home/me/train.py:7 main"}
+
+
+@pytest.mark.parametrize(("state", "call", "target", "program"), PROGRAM[:2])
+@pytest.mark.parametrize("in_worker", [False, True])
+def test_running_a_program_for_a_sample_prepares_it(
+    state: str, call: str, target: str, program: tuple[Frame, ...], in_worker: bool
+) -> None:
+    fetch = Frame("/v/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 52)
+    runs = (fetch, TRANSFORM, *program)
+    if in_worker:
+        worker = Frame("/v/site-packages/torch/utils/data/_utils/worker.py", "_worker_loop", 349)
+        waits = Frame(LOADER.file, "_try_get_data", 1243)
+        samples = [
+            *jobs.thread(10, 10, "S", call="poll", target="pipe"),
+            *jobs.stacks(10, (jobs.OWN, LOADER, waits)),
+            *jobs.process(20, parent=10, forked=True),
+            *jobs.thread(20, 20, state, name="pt_data_worker", call=call, target=target),
+            *jobs.stacks(20, (worker, *runs)),
+        ]
+    else:
+        samples = [*jobs.thread(10, 10, state, call=call), *jobs.stacks(10, (jobs.OWN, LOADER, *runs))]
+    (account,) = accounted([*jobs.process(10), *samples])
+    assert _share([account], INPUT_PREPROCESSING) == pytest.approx(1.0)
+    assert account.lines[INPUT_PREPROCESSING].keys() == {"/job/data.py:12 Photographs.__getitem__"}
+
+
+def test_a_program_that_waits_for_a_disk_waits_for_that() -> None:
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, "S", call="wait4"), *jobs.stacks(10, (jobs.OWN, *AWAITS))]
+    copies = [*jobs.process(20, parent=10, uses_torch=False), *jobs.thread(20, 20, "D", call="read")]
+    (account,) = accounted([*trainer, *copies])
+    assert _share([account], "io.storage_read") == pytest.approx(1.0)
 
 
 def _writes_state(*stack: jobs.Frame) -> float:

@@ -59,6 +59,15 @@ def test_the_calls_of_any_small_model_are_no_bottleneck(fixes: tuple[Advice, ...
     assert first_cause({"cpu.model_compute": 1 - share, "cpu.python_overhead": share}, ordinary=ordinary) == cause
 
 
+def test_of_the_calls_of_any_small_model_counts_what_is_more_than_in_sound_jobs() -> None:
+    shares = {"cpu.model_compute": 0.32, "cpu.python_overhead": 0.44, "cpu.input_preprocessing": 0.24}
+    assert first_cause(shares) == "cpu.python_overhead"
+    assert first_cause(shares, ordinary=["cpu.python_overhead"]) == "cpu.input_preprocessing"
+    assert (
+        first_cause({**shares, "cpu.python_overhead": 0.5}, ordinary=["cpu.python_overhead"]) == "cpu.python_overhead"
+    )
+
+
 def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
     shares = {"cpu.kernel_launch": 0.25, "cpu.input_preprocessing": 0.24, "gpu.compute": 0.51}
     assert first_cause(shares) == "cpu.kernel_launch"

@@ -3,6 +3,8 @@
 And a thread that runs is at no line where it was only seen to sleep, and the other way around.
 """
 
+import random
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,30 @@ def test_a_stack_seen_in_python_code_stands_in() -> None:
     assert found.stand_ins.stacks.tolist() == [0]
     assert found.stand_ins.near(at(260))[0][1] == 0
     assert [number for _, number in SERIES.near(at(260))] == [1, 0]
+
+
+def test_a_stack_is_near_until_halfway_from_its_last_sample_to_the_next_stack() -> None:
+    """One that lasts was seen in each sample, every 50 ms, and is not only as near as its first."""
+    series = series_of((MAIN, jobs.OWN), (MAIN, jobs.MODULE), (MAIN, jobs.OWN))
+    assert [series.near(at(ms))[0][1] for ms in (95, 105, 145, 170, 180, 195, 205, 245, 270, 280)] == [
+        *(0, 0, 0, 0, 1, 1, 1, 1, 1, 0)
+    ]
+    assert [distance // MS for distance, _ in series.near(at(160))] == [10, 40, 140]
+
+
+def test_shares_of_near_stacks_are_those_of_the_time() -> None:
+    """0.3 s in one stack and 0.05 s in another, by turns, sampled at times that vary by half of the period."""
+    varied = random.Random(3)
+    times_ms, seen, now_ms = list[int](), list[int](), 0.0
+    while now_ms < 600_000:
+        now_ms += 50 * varied.uniform(0.5, 1.5)
+        stack = int(now_ms % 350 >= 300)
+        if not seen or seen[-1] != stack:
+            times_ms.append(round(now_ms))
+            seen.append(stack)
+    series = StackSeries(PID, IDENT, np.array(times_ms) * MS, np.array(seen), is_main=True)
+    near = [series.near(ms * MS)[0][1] for ms in range(1000, 599_000, 23)]
+    assert sum(near) / len(near) == pytest.approx(50 / 350, rel=0.08)
 
 
 def test_a_failed_sample_counts_until_a_stack_is_nearer() -> None:
@@ -108,10 +134,17 @@ def test_a_sleeping_thread_is_not_where_it_was_only_seen_to_run() -> None:
         assert line(job, seconds) == "/home/me/train.py:9 main"
 
 
-def test_a_few_looks_show_where_a_thread_runs_but_not_where_it_may_wait() -> None:
-    assert line(paced("fsync", seconds=1.0), 0.22) == "/home/me/train.py:31 prepare"
-    assert line(paced("fsync"), 0.22) == "/home/me/train.py:9 main"
+def test_a_few_looks_show_where_a_thread_runs_and_where_it_waits() -> None:
+    assert line(paced("fsync", seconds=1.0), 0.22) == "/home/me/train.py:9 main"
     assert line(paced("fsync", seconds=1.0), 0.32) == "/home/me/train.py:31 prepare"
+
+
+def test_of_two_lines_a_rare_wait_is_at_the_one_at_which_it_was_seen() -> None:
+    """Both mostly run: one of them waits for a disk at every tenth look."""
+    seen = jobs.thread(PID, PID, "RRRRRRRRRD" + "R" * 10, call="fsync")  # at 0.18 s, and each 0.4 s after
+    stacks = jobs.stacks(PID, PAUSING, PREPARING, times=50, every_s=0.2)
+    job = jobs.timeline([*jobs.process(PID), *seen, *stacks])
+    assert {line(job, 0.18 + 0.4 * number) for number in range(5)} == {"/home/me/train.py:31 prepare"}
 
 
 def test_one_look_shows_nothing() -> None:

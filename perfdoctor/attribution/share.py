@@ -184,7 +184,7 @@ WRITTEN = {"saving": CHECKPOINT_WRITE, "logging": LOG_WRITE}
 
 
 def purpose(location: CodeLocation) -> str:
-    """What is done for a step at a location counts for, other than the model's passes."""
+    """The cause of what is done at a location beside the model's passes: whatever that is for."""
     if location.phase in WRITTEN:
         return WRITTEN[location.phase]
     return INPUT_PREPROCESSING if location.phase == "data" or location.detail == PREPARES else PYTHON_OVERHEAD

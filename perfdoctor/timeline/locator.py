@@ -101,8 +101,7 @@ class Locator:
         if segment is not None and segment.marked:
             return 0.0
         series = self._of_main(pid)
-        near = series.near(time_ns) if series is not None else []
-        return float(near[0][0]) if near else math.inf
+        return math.inf if series is None else series.distance_ns(time_ns)
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
@@ -151,10 +150,10 @@ class Locator:
                 if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
                     continue
                 nearest = number if nearest is None else nearest
-                if wants_gil and not location.only_waits:
-                    return number  # the GIL is waited for anywhere
-                runs_elsewhere = in_c is False and location.detail == "engine"
-                if not runs_elsewhere and _fits(location, state, self._sleeps_in(pid)):
+                if in_c is False and location.detail == "engine":
+                    continue
+                anywhere = wants_gil and not location.only_waits  # the GIL is waited for
+                if anywhere or _fits(location, state, self._sleeps_in(pid)):
                     fitting.append((distance_ns, number))
             if fitting:
                 return self._likeliest(fitting, pid, time_ns, state)

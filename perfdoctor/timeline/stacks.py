@@ -8,6 +8,7 @@ that were not, as in surveys, where answers of those who are alike stand in for 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -82,6 +83,13 @@ class StackSeries:
             if distance <= STACK_REACH_NS and stacks[index] >= 0:
                 found.append((distance, index, stacks[index]))
         return [(distance, number) for distance, _, number in sorted(found)]
+
+    def distance_ns(self, time_ns: int) -> float:
+        """How far an instant is from one at which a stack was seen for certain: first; infinite where none was."""
+        times, stacks = self._listed
+        after = bisect_right(times, time_ns)
+        around = (index for index in (after - 1, after) if 0 <= index < len(times) and stacks[index] >= 0)
+        return min((abs(times[index] - time_ns) for index in around), default=math.inf)
 
     @cached_property
     def _listed(self) -> tuple[list[int], list[int]]:

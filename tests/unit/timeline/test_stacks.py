@@ -139,6 +139,17 @@ def test_a_few_looks_show_where_a_thread_runs_and_where_it_waits() -> None:
     assert line(paced("fsync", seconds=1.0), 0.32) == "/home/me/train.py:31 prepare"
 
 
+def test_who_waits_for_a_thread_that_supplies_it_is_where_it_waits() -> None:
+    """That holds the GIL meanwhile; code that may want it is near."""
+    waits = Frame("/usr/lib/python3.11/threading.py", "Condition.wait", 320)
+    seen = jobs.stacks(PID, (MAIN, waits), (MAIN, jobs.OWN), times=50, every_s=0.2)
+    thread = [*jobs.thread(PID, PID, "S" * 9 + "R" * 2), *jobs.thread(PID + 1, PID, run=0.9)]
+    job = jobs.timeline([*jobs.process(PID), *thread, *jobs.gil(PID, PID + 1), *seen])
+    asleep = [at(ms) for ms in range(420, 9600, 400) if job.threads.main_at(PID, at(ms)).state == "S"]
+    assert len(asleep) > 10
+    assert all(job.observe(job.processes.by_pid[PID], time_ns).location.only_waits for time_ns in asleep)
+
+
 def test_of_two_lines_a_rare_wait_is_at_the_one_at_which_it_was_seen() -> None:
     """Both mostly run: one of them waits for a disk at every tenth look."""
     seen = jobs.thread(PID, PID, "RRRRRRRRRD" + "R" * 10, call="fsync")  # at 0.18 s, and each 0.4 s after

@@ -46,7 +46,7 @@ class StackStates:
         self._total = sum(self._samples.values())
 
     def likelihood(self, stack: int, state: ThreadState, *, collecting: bool) -> float:
-        """How likely a thread is in a state at a stack, from 0 to 1.
+        """How likely a thread is in a state at a stack, from 0 to 1; 1 of a state that was seen at none.
 
         A stack of which little is known is taken to be like the others: they count as one sample of it.
 
@@ -56,8 +56,9 @@ class StackStates:
             collecting: the garbage collector of its process runs.
         """
         kind = _kind(state.state, state.syscall, collecting=collecting)
-        # Half a sample is added (Jeffreys' prior): what was not seen in few samples may well be there.
-        usual = (self._kinds[kind] + 0.5) / (self._total + 1)
+        if not self._kinds[kind]:
+            return 1.0
+        usual = self._kinds[kind] / self._total
         return (self._seen[stack, kind] + usual) / (self._samples[stack] + 1)
 
 

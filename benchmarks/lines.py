@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def apart(one: Amounts[str], other: Amounts[str]) -> float:
 def parts(was: Amounts[str], told: Amounts[str]) -> str:
     """The largest parts, as they were and as they are told."""
     first, second = was.fractions(), told.fractions()
-    largest: Iterable[str] = sorted(first, key=lambda part: -first[part])[:5]
+    largest = sorted(first, key=lambda part: -first[part])[:5]
     return ", ".join(f"{part} {first[part]:.2f}/{second.get(part, 0.0):.2f}" for part in largest)
 
 

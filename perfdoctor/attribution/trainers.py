@@ -331,7 +331,7 @@ def _in_program(classifier: TrainerClassifier, seen: Observation) -> Shares | No
         return None
     shares = SupplierClassifier.of(classifier.context, seen.pid).of_children(seen)
     work = all_of(purpose(location), location)
-    waited = [share for share in shares if share.cause not in (INPUT_PREPROCESSING, WORKER_STARTUP)]
+    waited = [share for share in shares if share.cause != INPUT_PREPROCESSING]
     return [*waited, *scaled(work, 1 - sum(share.weight for share in waited))]
 
 

@@ -394,5 +394,5 @@ def awaits_message(stack: Sequence[Frame]) -> bool:
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:
     """Whether a sample is being taken out of tensors by torch's own dataset: other datasets of torch call further."""
-    names = [frame.simple_name for frame in stack[-2:] if _DATASET.search(stack[-1].file)]
-    return "__getitem__" in names or "__getitems__" in names
+    in_dataset = bool(stack) and _DATASET.search(stack[-1].file) is not None
+    return in_dataset and any(frame.simple_name in ("__getitem__", "__getitems__") for frame in stack[-2:])

@@ -90,8 +90,8 @@ def first_cause(
     if STARTUP in large:  # so much of it says that the steps which follow are not in what was seen
         return STARTUP
     if large:
-        beyond = {} if on_gpu else {cause: CAUSES[cause].minimum for cause in ordinary}
-        top = _largest({cause: share - beyond.get(cause, 0.0) for cause, share in large.items()}, level)
+        usual = {} if on_gpu else {cause: CAUSES[cause].minimum for cause in ordinary}
+        top = _largest({cause: share - usual.get(cause, 0.0) for cause, share in large.items()}, level)
         most = large[top]
         unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy}
         if unequal and imbalance(late or {}) > most:

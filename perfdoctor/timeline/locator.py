@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, RUNS_PROCESSES, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
@@ -20,13 +19,10 @@ from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import Segment
-from perfdoctor.timeline.stack_states import StackStates
+from perfdoctor.timeline.stack_states import SAME_INSTANT_NS, StackStates
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.threads import JobThreads, ThreadSeries, ThreadState
-
-# Of stacks nearer than this it is not known which was the one at an instant.
-_SAME_NS = int(thresholds.SAME_INSTANT_S * NS_PER_S)
 
 Spans = Sequence[tuple[int, int]]
 
@@ -160,12 +156,18 @@ class Locator:
         return nearest
 
     def _likeliest(self, near: list[tuple[int, int]], pid: int, time_ns: int, state: ThreadState) -> int:
-        """Of stacks with their distances the one of which that, over how likely the state is at it, is the least."""
+        """Of stacks with their distances the one with the least distance over how likely the state is at it.
+
+        Those of the same instant are told apart by likelihood alone.
+        """
         if len(near) == 1:
             return near[0][1]
         collecting = state.is_runnable and self._gil.is_collecting(pid, time_ns)
         _, number = min(
-            ((distance_ns + _SAME_NS) / self._seen_states.likelihood(number, state, collecting=collecting), number)
+            (
+                (distance_ns + SAME_INSTANT_NS) / self._seen_states.likelihood(number, state, collecting=collecting),
+                number,
+            )
             for distance_ns, number in near
         )
         return number

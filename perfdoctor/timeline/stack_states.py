@@ -17,6 +17,8 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import StackSeries
 from perfdoctor.timeline.threads import ThreadSeries, ThreadState
 
+# Samples of a stack and of a state that are less apart are of the same instant.
+SAME_INSTANT_NS = int(thresholds.SAME_INSTANT_S * NS_PER_S)
 _RUNNABLE, _COLLECTING = "R", "collecting"
 
 
@@ -35,15 +37,15 @@ class StackStates:
     ) -> None:
         self._samples: Amounts[int] = Amounts()
         self._seen: Amounts[tuple[int, str]] = Amounts()
-        self._kinds: Amounts[str] = Amounts()
+        kinds: Amounts[str] = Amounts()
         for stacks, states in threads:
             for stack, index, near in _pairs(stacks, states):
                 collecting = is_collecting(stacks.pid, int(states.times_ns[index]))
                 kind = _kind(states.states[index], states.syscalls[index], collecting=collecting)
                 self._samples[stack] += near
                 self._seen[stack, kind] += near
-                self._kinds[kind] += near
-        self._total = sum(self._samples.values())
+                kinds[kind] += near
+        self._usual = kinds.fractions()  # how often a state was seen, at whichever stack
 
     def likelihood(self, stack: int, state: ThreadState, *, collecting: bool) -> float:
         """How likely a thread is in a state at a stack, from 0 to 1; 1 of a state that was seen at none.
@@ -56,10 +58,9 @@ class StackStates:
             collecting: the garbage collector of its process runs.
         """
         kind = _kind(state.state, state.syscall, collecting=collecting)
-        if not self._kinds[kind]:
+        if kind not in self._usual:
             return 1.0
-        usual = self._kinds[kind] / self._total
-        return (self._seen[stack, kind] + usual) / (self._samples[stack] + 1)
+        return (self._seen[stack, kind] + self._usual[kind]) / (self._samples[stack] + 1)
 
 
 def _kind(state: str, syscall: str | None, *, collecting: bool) -> str:
@@ -70,10 +71,9 @@ def _kind(state: str, syscall: str | None, *, collecting: bool) -> str:
 
 def _pairs(stacks: StackSeries, states: ThreadSeries) -> Iterator[tuple[int, int, float]]:
     """Each stack with the states before and after it: the stack, which state, and how near that is, from 0 to 1."""
-    reach_ns = thresholds.SAME_INSTANT_S * NS_PER_S
     times = states.times_ns.tolist()
     after = np.searchsorted(states.times_ns, stacks.times_ns).tolist()
     for time_ns, stack, following in zip(stacks.times_ns.tolist(), stacks.stacks.tolist(), after, strict=True):
         for index in (following - 1, following):
-            if stack >= 0 and 0 <= index < len(times) and (apart_ns := abs(times[index] - time_ns)) < reach_ns:
-                yield stack, index, 1 - apart_ns / reach_ns
+            if stack >= 0 and 0 <= index < len(times) and (apart_ns := abs(times[index] - time_ns)) < SAME_INSTANT_NS:
+                yield stack, index, 1 - apart_ns / SAME_INSTANT_NS

@@ -76,7 +76,7 @@ class StackSeries:
         found: list[tuple[int, int, int]] = []
         for index in range(max(0, at - 3), min(len(times), at + 5)):
             first = times[index]
-            last = max(first, times[index + 1] - _PERIOD_NS) if index + 1 < len(times) else max(first, time_ns)
+            last = max(first, times[index + 1] - _PERIOD_NS if index + 1 < len(times) else time_ns)
             # Negative before the first, or after the last sample of them.
             inside = min(time_ns - first, last - time_ns)
             distance = min(inside, _PERIOD_NS // 2) if inside >= 0 else -inside

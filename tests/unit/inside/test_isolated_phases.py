@@ -15,6 +15,10 @@ from tests.builders.stand_ins import MS, MarkList, Stream
 
 torch = pytest.importorskip("torch")
 
+# These ranks do not wait for each other in their steps, so one may get ahead by as long as it takes to run the other's
+# thread: 0.1 s (`LEAD_S`) are 50 steps.
+STEP_S = 0.002
+
 
 class Rank:
     """One rank's loop: a forward and a backward pass in each step, and what a test adds.
@@ -63,11 +67,11 @@ class Rank:
     def run(self, most: int = 3000, ahead: int = 0) -> None:
         """Trains until all is over; the observed steps end after ``ahead`` steps."""
         self.step = ahead
-        going = self.isolated.begin(time.monotonic_ns(), 0.02, self.step)
+        going = self.isolated.begin(time.monotonic_ns(), STEP_S, self.step)
         for _ in range(most):
             if not going:
                 return
-            time.sleep(0.002)
+            time.sleep(STEP_S)
             going = not self.train()
 
     @property
@@ -144,9 +148,9 @@ def test_a_rank_that_ends_leaves_the_other_alone() -> None:
     first, second = Rank(), Rank()
 
     def end_early() -> None:
-        second.isolated.begin(time.monotonic_ns(), 0.02, 0)
+        second.isolated.begin(time.monotonic_ns(), STEP_S, 0)
         while second.made == 0 and BEGIN | SERIALISED not in [kind for _, kind in second.marks]:
-            time.sleep(0.002)
+            time.sleep(STEP_S)
             second.train()
         second.isolated.end()
 

@@ -172,9 +172,8 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
-    # It leaves recurrent layers as they are, and the optimizer.
-    in_model = not _is_recurrent(case) and case.phase("optimizer") <= sum(map(case.phase, PASSES))
-    if in_model:
+    helped = _is_helped_by_compiling(case)
+    if helped:
         yield from _compile(case)
     yield from fuse_optimizer(case)
     carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
@@ -182,8 +181,14 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.several_at_once", line=carrying.line)
     else:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
-    if not in_model:
+    if not helped:
         yield from _compile(case)
+
+
+def _is_helped_by_compiling(case: Case) -> bool:
+    """Whether most calls may be fused: recurrent layers stay as they are, as do the optimizer and work beside the model."""
+    in_passes = case.phase("optimizer") <= sum(map(case.phase, PASSES))
+    return in_passes and not _is_recurrent(case) and not _is_beside(case)
 
 
 def _long_loops(case: Case, cause: str = PYTHON_OVERHEAD) -> Iterator[CostlyLoop]:

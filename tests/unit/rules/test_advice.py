@@ -112,12 +112,22 @@ def test_recurrent_layers_are_not_compiled(recurrent: bool) -> None:
     assert any("LSTM, GRU, RNN" in fix.why for fix in found.fixes) == recurrent
 
 
-@pytest.mark.parametrize(("optimizer", "compiled_first"), [(0.1, True), (0.6, False)])
-def test_a_model_is_compiled_first_where_its_passes_take_more_than_the_update(
-    optimizer: float, compiled_first: bool
+@pytest.mark.parametrize(
+    ("optimizer", "beside", "compiled_first"), [(0.1, 0.1, True), (0.6, 0.1, False), (0.1, 0.4, False)]
+)
+def test_a_model_is_compiled_first_where_its_passes_take_most_of_it(
+    optimizer: float, beside: float, compiled_first: bool
 ) -> None:
-    found = titles(finding("cpu.python_overhead", forward=0.2, backward=0.2, optimizer=optimizer))
-    assert (found.index("Compile the model") < found.index("Use a larger batch")) == compiled_first
+    found = finding(
+        "cpu.python_overhead",
+        trainer={"own_beside": beside},
+        afterwards=(("train.py:9 main", beside),),
+        forward=0.2,
+        backward=0.2,
+        optimizer=optimizer,
+    )
+    order = titles(found)
+    assert (order.index("Compile the model") < order.index("Use a larger batch")) == compiled_first
 
 
 def test_compile_is_not_advised_while_it_is_switched_off() -> None:

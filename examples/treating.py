@@ -123,7 +123,7 @@ def by_hand(example: jobs.Example, pairs: int, seconds: float, watched_s: float)
     for _ in range(pairs):
         for state, times in laps.items():
             times.append(_lap(example, state, seconds))
-    from perfdoctor.treat.compare import compare
+    from perfdoctor.treat.judging import compare
 
     gain = compare(laps["bottleneck"], laps["fixed"])
     ends = (gain.speedup, gain.low or gain.speedup, gain.high or gain.speedup)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.api import diagnose, phase
     from perfdoctor.diagnosis import Diagnosis
-    from perfdoctor.exports.frames import NotebookRecording as Recording
+    from perfdoctor.exports.dataframes import NotebookRecording as Recording
 
 __version__ = "0.1.0"
 
@@ -20,7 +20,7 @@ __all__ = ["Recording", "__version__", "diagnose", "examine", "load", "phase"]
 _LOADED_FROM = {
     "diagnose": ("perfdoctor.api", "diagnose"),
     "phase": ("perfdoctor.api", "phase"),
-    "Recording": ("perfdoctor.exports.frames", "NotebookRecording"),
+    "Recording": ("perfdoctor.exports.dataframes", "NotebookRecording"),
 }
 
 
@@ -45,7 +45,7 @@ def load(path: str | os.PathLike[str]) -> Recording | Diagnosis:
     Raises:
         PerfDoctorError: there is no such file, it is neither of these, it is damaged or from another version.
     """
-    from perfdoctor.exports.frames import NotebookRecording
+    from perfdoctor.exports.dataframes import NotebookRecording
     from perfdoctor.reports import reading
 
     return reading.read(path) if reading.is_report(path) else NotebookRecording.open(path)

@@ -11,7 +11,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, Text, say
 from perfdoctor.results.activity import Activity
 from perfdoctor.results.blocks import Block
-from perfdoctor.results.crowd import Crowd
+from perfdoctor.results.rank_groups import Crowd
 from perfdoctor.results.stuck import Stuck
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class Diagnosis:
         Raises:
             ValueError: there is no such part.
         """
-        from perfdoctor.reports.frames import render
+        from perfdoctor.reports.dataframes import render
 
         return render(self, part)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.messages import Message, Text, say
-from perfdoctor.reports.job_rows import setting_name
-from perfdoctor.reports.step_rows import Rows
+from perfdoctor.reports.rows import Rows, setting_name
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, shown_cause, speedup
 from perfdoctor.reports.wording import label, worded
 from perfdoctor.results.comparison import (

@@ -10,7 +10,7 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
 from perfdoctor.reports.language import can_write
 from perfdoctor.reports.outline import BarSegment, Outline, RankBar, outline
-from perfdoctor.reports.step_rows import Rows
+from perfdoctor.reports.rows import Rows
 from perfdoctor.reports.text import lower_first
 from perfdoctor.reports.wording import label
 from perfdoctor.reports.wrapping import wrapped

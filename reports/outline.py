@@ -11,11 +11,10 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, expected_freed, frees_much
 from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, finding_title, gain_between, gain_of, texts
-from perfdoctor.reports.job_rows import cost_rows, job_rows, setting_rows
-from perfdoctor.reports.step_rows import Rows, step_rows
+from perfdoctor.reports.rows import Rows, cost_rows, job_rows, setting_rows, step_rows
 from perfdoctor.reports.text import clean, duration, lower_first, percent, sentence
 from perfdoctor.reports.wording import cause_title, label, worded
-from perfdoctor.results.crowd import Crowd, RankGroup
+from perfdoctor.results.rank_groups import Crowd, RankGroup
 from perfdoctor.results.stuck import Stuck
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.

@@ -29,7 +29,7 @@ from perfdoctor.reports.step_pictures import StepPicture, StepsRow, shades_of, s
 from perfdoctor.reports.text import brief, clean, duration, percent
 from perfdoctor.reports.wording import cause_title, label, page_words
 from perfdoctor.results.activity import Activity, CodeNode, Excerpt
-from perfdoctor.results.crowd import Crowd
+from perfdoctor.results.rank_groups import Crowd
 
 _HOST_ROWS = 2000  # hosts whose ranks the page shows
 _HEAT_CAUSES = 6  # columns of the heat map that fit beside the ranks

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Advice, Fix
 from perfdoctor.messages import Message, Text, say
-from perfdoctor.reports.step_rows import Rows
+from perfdoctor.reports.rows import Rows
 from perfdoctor.reports.text import (
     clean,
     clean_lines,

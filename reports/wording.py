@@ -8,8 +8,8 @@ from typing import Any
 
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, NotExamined
 from perfdoctor.messages import Message, Text, say
+from perfdoctor.reports.changes_in_place import in_own_code
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
-from perfdoctor.reports.own_code import in_own_code
 from perfdoctor.reports.phrasebook import commentary, phrasebook
 from perfdoctor.results.stuck import Stuck
 

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 
 from perfdoctor.analysis.from_recording import examine
 from perfdoctor.commands.compare import compare_sources
-from perfdoctor.commands.sources import read_source
+from perfdoctor.commands.run_paths import read_source
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports import compared_json, compared_markdown
 from perfdoctor.reports import json as json_report

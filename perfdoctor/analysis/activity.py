@@ -17,7 +17,7 @@ from perfdoctor.analysis.step_lanes import step_lanes, stretches
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
 from perfdoctor.attribution.passes import settled_samples
-from perfdoctor.attribution.share import read_writing
+from perfdoctor.attribution.storage_causes import read_writing
 from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.messages import Text, say

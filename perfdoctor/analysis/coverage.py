@@ -12,12 +12,12 @@ from perfdoctor.diagnosis import NotExamined, NoVerdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.messages import say
-from perfdoctor.metrics.own_code import by_function
+from perfdoctor.metrics.by_function import by_function
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import THINNED, Event, Unavailable
 from perfdoctor.results.stuck import Stuck
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.verdict import gpu_use_is_read, knows_such_gpus
+from perfdoctor.rules.confidence import gpu_use_is_read, knows_such_gpus
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process

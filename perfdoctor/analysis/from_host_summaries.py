@@ -10,19 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import on_hosts
-from perfdoctor.analysis.crowd import MANY, describe_crowd
+from perfdoctor.analysis.from_case import build
 from perfdoctor.analysis.from_recording import describe_rank
 from perfdoctor.analysis.host_summary import HostSummary
 from perfdoctor.analysis.one_job import each_rank_once
+from perfdoctor.analysis.rank_groups import MANY, describe_crowd
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.many_hosts import charge_late_rank
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.messages import say
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import first_cause, late_shares, straggler
+from perfdoctor.rules.stragglers import late_shares, straggler
+from perfdoctor.rules.verdict import first_cause
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.unseen_ranks import missing_ranks
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
-from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined, of_stuck, on_hosts, why_no_verdict
-from perfdoctor.analysis.crowd import describe_crowd
+from perfdoctor.analysis.from_case import build
 from perfdoctor.analysis.from_recording import describe_job, describe_rank, step_summaries
 from perfdoctor.analysis.one_job import Part, require_one_size
-from perfdoctor.analysis.own_cost import own_cost
 from perfdoctor.analysis.profiled import level_of, read_profiles
+from perfdoctor.analysis.rank_groups import describe_crowd
 from perfdoctor.analysis.recorded_case import gather_case
+from perfdoctor.analysis.watching_cost import own_cost
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.host_clocks import clock_offsets

@@ -8,14 +8,14 @@ from typing import Any
 
 from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
-from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.from_case import build
 from perfdoctor.analysis.method import how_made
-from perfdoctor.analysis.own_code import in_own_code
-from perfdoctor.analysis.own_cost import own_cost
+from perfdoctor.analysis.own_calls import in_own_code
 from perfdoctor.analysis.profiled import account_for
 from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.analysis.same_batch_trial import judge, read_trial
+from perfdoctor.analysis.watching_cost import own_cost
 from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import TRACED, Diagnosis
 from perfdoctor.messages import say

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from perfdoctor.analysis.blocks import traced_blocks
-from perfdoctor.analysis.build import build, describe_trainer
-from perfdoctor.analysis.crowd import MANY, describe_crowd
+from perfdoctor.analysis.from_case import build, describe_trainer
+from perfdoctor.analysis.rank_groups import MANY, describe_crowd
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
@@ -17,8 +17,9 @@ from perfdoctor.messages import Message, say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.confidence import surest
 from perfdoctor.rules.interpreter import is_outside_torch
-from perfdoctor.rules.verdict import straggler, surest
+from perfdoctor.rules.stragglers import straggler
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late, missing_outside
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from perfdoctor.analysis.from_recording import examine_job
 from perfdoctor.analysis.live_resources import Rates, devices, gpus, host, links
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.knowledge.threads import NETWORK_TARGETS
+from perfdoctor.knowledge.calls import NETWORK_TARGETS
 from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.follow import Follower

@@ -11,7 +11,8 @@ from perfdoctor.diagnosis import Verdict
 from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, InterpreterSample, StackMissed, StackSegment
-from perfdoctor.rules.verdict import RESAMPLES, share_ranges
+from perfdoctor.rules.confidence import share_ranges
+from perfdoctor.rules.resampling import RESAMPLES
 from perfdoctor.timeline.job import JobTimeline
 
 # A reading by which each probe's rounds are counted; the second one where a system or a job has no first.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.own_code import by_function, owner_of
+from perfdoctor.metrics.by_function import by_function, owner_of
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
 from perfdoctor.metrics.own_source import part_after_draws
 from perfdoctor.recording.own_source import SourceDraw, SourceLoop

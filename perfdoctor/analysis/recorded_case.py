@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.analysis.build import describe_trainer
+from perfdoctor.analysis.from_case import describe_trainer
 from perfdoctor.analysis.own_lines import (
     called_by_job,
     done_afterwards,
@@ -22,6 +22,7 @@ from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSIN
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double, reducing_by_number
+from perfdoctor.metrics.by_function import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.loaders import first_batches, taken_by_file
@@ -29,7 +30,6 @@ from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
-from perfdoctor.metrics.own_code import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.own_detours import find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings

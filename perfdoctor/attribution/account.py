@@ -11,7 +11,7 @@ from perfdoctor.attribution.activities import Activities
 from perfdoctor.attribution.mix_of_lines import CodeOfLines, overhead_of_lines
 from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.own_code import owner_of
+from perfdoctor.metrics.by_function import owner_of
 from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
 from perfdoctor.timeline.code_location import HOOK, is_beside
 
@@ -60,7 +60,7 @@ class Account:
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
-        outside_torch: functions of the job's own (``perfdoctor.metrics.own_code.owner_of``) that spend most of their
+        outside_torch: functions of the job's own (``perfdoctor.metrics.by_function.owner_of``) that spend most of their
             time in Python's interpreter or in libraries other than torch, and that part of it.
         samples: what was attributed, sample by sample, before any pass over the account; empty for a trace.
         sampled: how many samples these stand for.

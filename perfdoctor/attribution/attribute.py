@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.attribution.account import Account, Sampled
-from perfdoctor.attribution.context import read_context
 from perfdoctor.attribution.gpu import settle_with_gpus
+from perfdoctor.attribution.habits import read_context
 from perfdoctor.attribution.late_ranks import charge_excess
 from perfdoctor.attribution.passes import charge_slowest_stage, name_latency, settled_samples
 from perfdoctor.attribution.share import LAUNCHING

@@ -9,7 +9,8 @@ from itertools import chain
 
 import numpy as np
 
-from perfdoctor.attribution.share import Share, Shares, purpose, scaled
+from perfdoctor.attribution.share import Share, Shares, scaled
+from perfdoctor.attribution.storage_causes import purpose
 from perfdoctor.causes import PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.recording.schema import CHILDREN_FAULTS
 from perfdoctor.timeline.code_location import CodeLocation

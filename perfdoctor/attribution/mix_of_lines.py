@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.own_code import owner_of
+from perfdoctor.metrics.by_function import owner_of
 from perfdoctor.timeline.amounts import Amounts
 
 _LARGEST_ODDS = 30.0  # natural logarithm: nothing but overhead, or but arithmetic

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.attribution.account import Account, Sampled, asks_for_exchange
-from perfdoctor.attribution.context import Context
+from perfdoctor.attribution.habits import Context
 from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.causes import (
     BANDWIDTH,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.attribution.code_by_phase import phase_of
-from perfdoctor.attribution.code_mix import SPIN
-from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.forks import after_forks
+from perfdoctor.attribution.habits import LOADER_WAITS, Context
+from perfdoctor.attribution.machine_code_by_phase import phase_of
+from perfdoctor.attribution.mix_of_phases import SPIN
 from perfdoctor.attribution.share import (
     MAPPING,
-    WRITTEN,
     Share,
     Shares,
     arithmetic,
@@ -21,6 +20,7 @@ from perfdoctor.attribution.share import (
     scaled,
     with_objects,
 )
+from perfdoctor.attribution.storage_causes import WRITTEN
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_TRANSFER,

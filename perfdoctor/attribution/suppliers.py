@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from perfdoctor.attribution.context import Context
-from perfdoctor.attribution.share import SLEEP, Share, Shares, Writing, all_of, blocked_cause, equally, running, scaled
+from perfdoctor.attribution.habits import Context
+from perfdoctor.attribution.share import SLEEP, Share, Shares, all_of, equally, running, scaled
+from perfdoctor.attribution.storage_causes import Writing, blocked_cause
 from perfdoctor.causes import (
     DATA_TRANSFER,
     GARBAGE_COLLECTION,
@@ -22,17 +23,8 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.threads import (
-    AWAITS_CONNECTIONS,
-    COLLECTIVES,
-    HANDS_OVER,
-    NOT_INPUT,
-    PASSING_ON,
-    PINS,
-    RUNS_PROCESSES,
-    SLEEPS,
-    WRITES,
-)
+from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, HANDS_OVER, RUNS_PROCESSES, SLEEPS, WRITES
+from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PASSING_ON, PINS
 from perfdoctor.timeline.code_location import UNKNOWN
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.processes import Process

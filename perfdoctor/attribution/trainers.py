@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.attribution.code_by_phase import phase_of
 from perfdoctor.attribution.collectives import AllRanks, CollectiveWaits, SeenRank
-from perfdoctor.attribution.context import LOADER_WAITS, Context
+from perfdoctor.attribution.habits import LOADER_WAITS, Context
+from perfdoctor.attribution.machine_code_by_phase import phase_of
 from perfdoctor.attribution.running_trainer import running_trainer
 from perfdoctor.attribution.share import (
     DEVICE_WAIT,
     SLEEP,
-    WRITTEN,
     Share,
     Shares,
     all_of,
     arithmetic,
     at_location,
-    blocked_cause,
     line_of_holder,
-    purpose,
     running,
     scaled,
     unattributed,
 )
+from perfdoctor.attribution.storage_causes import WRITTEN, blocked_cause, purpose
 from perfdoctor.attribution.suppliers import NOBODY_WORKS, SupplierClassifier, input_wait
 from perfdoctor.causes import (
     BANDWIDTH,
@@ -46,7 +44,7 @@ from perfdoctor.causes import (
     UNOBSERVED_RANK,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.threads import (
+from perfdoctor.knowledge.calls import (
     BLOCKING_WAITS,
     CHANNELS,
     DRIVER_FILES,

@@ -19,7 +19,7 @@ from pathlib import Path
 from perfdoctor import __version__
 from perfdoctor.capture.cpu_budget import Governor, Used, used_so_far
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.source import SourceReader
+from perfdoctor.capture.own_source.reader import SourceReader
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import LeavesFiles, Probe, Thinnable
 from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock, now_ns, seconds

@@ -27,7 +27,7 @@ from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclu
 if TYPE_CHECKING:
     from perfdoctor.cluster.fan_out import Engine
     from perfdoctor.cluster.files import File, Kind
-    from perfdoctor.cluster.gather import Gathered
+    from perfdoctor.cluster.summaries import Gathered
     from perfdoctor.cluster.summary_cache import SummaryCache
 
 _TABLES = (".parquet", ".csv")
@@ -154,7 +154,7 @@ def _diagnose_on_one_clock(files: Sequence[File]) -> Diagnosis:
         PerfDoctorError: there is no clock for all of them, a rank is in two, or all but one are damaged.
     """
     from perfdoctor.analysis.from_hosts import examine_hosts
-    from perfdoctor.cluster.gather import Gathered
+    from perfdoctor.cluster.summaries import Gathered
     from perfdoctor.recording.reader import Recording
 
     read = Gathered()
@@ -183,7 +183,7 @@ def _gather(files: Sequence[File], scheduler: str | None, summaries: Path | None
     Raises:
         PerfDoctorError: none can be read, or it was interrupted.
     """
-    from perfdoctor.cluster.gather import gather
+    from perfdoctor.cluster.summaries import gather
 
     done = 0
 

@@ -11,17 +11,11 @@ import argparse
 import os
 from pathlib import Path
 
-from perfdoctor.commands.sources import Source, read_source
+from perfdoctor.commands.run_paths import Source, read_source
 from perfdoctor.compare.compare import compare
 from perfdoctor.compare.side import Side, read_side
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.outputs import (
-    add_output_arguments,
-    asked_files,
-    deliver_rendered,
-    print_text,
-    require_places,
-)
+from perfdoctor.reports.outputs import add_output_arguments, asked_files, deliver_rendered, print_text, require_places
 from perfdoctor.results.comparison import Comparison
 
 # The exit status where the job is slower than allowed; 1 is that nothing could be determined.

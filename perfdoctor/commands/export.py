@@ -125,15 +125,15 @@ def _figures(recording: Recording) -> JobMetrics:
 
 
 def _csv(recording: Recording, folder: Path) -> None:
-    from perfdoctor.exports import frames
+    from perfdoctor.exports import dataframes
 
-    frames.write_csv(recording, folder)
+    dataframes.write_csv(recording, folder)
 
 
 def _parquet(recording: Recording, folder: Path) -> None:
-    from perfdoctor.exports import frames
+    from perfdoctor.exports import dataframes
 
-    frames.write_parquet(recording, folder)
+    dataframes.write_parquet(recording, folder)
 
 
 _FILES: dict[str, Callable[[Recording], bytes]] = {

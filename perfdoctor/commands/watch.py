@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Shows the recording until the user quits."""
     from perfdoctor.commands.live_exports import prepare_exports
-    from perfdoctor.live.throttle import NICENESS
+    from perfdoctor.live.budget import NICENESS
     from perfdoctor.live.viewer import show
 
     require_terminal()

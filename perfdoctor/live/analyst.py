@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from perfdoctor.live.throttle import Throttle
+from perfdoctor.live.budget import Throttle
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.reader import Recording

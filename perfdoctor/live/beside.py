@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.live.throttle import NICENESS
+from perfdoctor.live.budget import NICENESS
 from perfdoctor.live.viewer import show
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Reading

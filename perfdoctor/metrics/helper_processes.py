@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.calls import CHANNELS
 from perfdoctor.knowledge.frames import ASKS
-from perfdoctor.knowledge.threads import CHANNELS
 from perfdoctor.timeline.code_location import AFTERWARDS
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process

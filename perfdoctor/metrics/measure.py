@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import AWAITED_WORK, AWAITS_WORK
+from perfdoctor.knowledge.calls import AWAITED_WORK, AWAITS_WORK
 from perfdoctor.metrics.gpu import measure_gpus
 from perfdoctor.metrics.health import measure_health
 from perfdoctor.metrics.names import MB, Measured, Numbers, Trainers, of_process, put

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perfdoctor.probes.inside.own_python import command
+from perfdoctor.probes.inside.same_python import command
 from perfdoctor.results.history import Window
 
 # Beyond what is watched: an analysis beside a job that takes every core takes some seconds.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.signals import SIGNALS, Signal
+from perfdoctor.monitor.slow_readings import SIGNALS, Signal
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.schema import BACKWARD_CALL, OPTIMIZER_CALL, CountedCall, Reading, Sample
 from perfdoctor.results.history import Beat, LongStep

@@ -13,12 +13,12 @@ from msgspec.structs import replace as updated
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.signals import MEMORY_LEFT, SIGNALS
 from perfdoctor.monitor.changes import OF_PACE, OF_SHARES, ChangeState, Level, LevelChange, LevelPoint
 from perfdoctor.monitor.incidents import PACE, WORTH, Incidents
 from perfdoctor.monitor.recurrences import Recurrences
-from perfdoctor.monitor.recurring import Loss, together
+from perfdoctor.monitor.rhythms import Loss, together
 from perfdoctor.monitor.silence import Silence
+from perfdoctor.monitor.slow_readings import MEMORY_LEFT, SIGNALS
 from perfdoctor.monitor.trends import BoundedSeries, Trend
 from perfdoctor.monitor.windows import Windows, most_grown, recordings_of
 from perfdoctor.results.history import HERE, JOB_MEMORY, Appeared, Beat, Happened, Incident, Line, Presence, Window

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfdoctor.exports.metrics import ExportedMetric, Point
-from perfdoctor.knowledge.signals import SIGNALS
 from perfdoctor.live import beside
 from perfdoctor.live.exporter import Server
 from perfdoctor.monitor.history import read
+from perfdoctor.monitor.slow_readings import SIGNALS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.history import HERE, Appeared, Beat, Incident, Line, Presence, Window
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace as updated
 
 from perfdoctor.monitor.incidents import WORTH, Incidents, known_of
-from perfdoctor.monitor.recurring import MISSED_GAPS, Loss, Rhythm, rhythms
+from perfdoctor.monitor.rhythms import MISSED_GAPS, Loss, Rhythm, rhythms
 from perfdoctor.monitor.windows import Windows, covers, mean_shares, most_grown, recordings_of, seen_of
 from perfdoctor.results.history import Happened, Incident, Window
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
-from perfdoctor.monitor.recurring import Loss
+from perfdoctor.monitor.rhythms import Loss
 from perfdoctor.results.history import Window
 
 _MOST = 300  # windows that are remembered: the usual pace needs no more

@@ -38,7 +38,7 @@ class Beat(Struct, frozen=True, tag="beat", omit_defaults=True):
         steps: how many ended in it.
         steps_s: how long these took together, in seconds; what lies between two jobs is no step.
         long: those of them that took much longer than the others.
-        readings: last or mean value by name of the signal (``perfdoctor.knowledge.signals``).
+        readings: last or mean value by name of the signal (``perfdoctor.monitor.slow_readings``).
     """
 
     began: float

@@ -1,8 +1,8 @@
 """The rules engine: from a case to findings, and which cause comes first.
 
 A file per family of causes; its ``RULES`` are taken in here. ``rule.py`` says what a rule is, ``case.py`` what it may
-look at, ``health.py`` which faults of a machine make a cause dearer, and ``verdict.py`` which cause comes first and how
-sure that is.
+look at, ``health.py`` which faults of a machine make a cause dearer, ``verdict.py`` which cause comes first,
+``stragglers.py`` which rank the others wait for, and ``confidence.py`` how sure that is.
 """
 
 from perfdoctor.diagnosis import Finding, NotExamined

@@ -10,12 +10,11 @@ from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.cores import cores_of_arithmetic, limited_threads, sets_threads
 from perfdoctor.rules.interpreter import compute_rarely
 from perfdoctor.rules.neighbours import without_neighbours
-from perfdoctor.rules.optimizer import fuse_optimizer, update_share
-from perfdoctor.rules.optimizer_estimates import OF_UPDATE
+from perfdoctor.rules.optimizer import OF_UPDATE, fuse_optimizer, update_share
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.threads import cores_of_arithmetic, limited_threads, sets_threads
 from perfdoctor.rules.verdict import imbalance
 from perfdoctor.timeline.amounts import Amounts
 

@@ -195,6 +195,12 @@ class Case:
         loader = self.settings.get("loader")
         return loader == "no" or (loader is None and self.number("helpers_at_once") is not None)
 
+    @property
+    def depends_on_steps(self) -> bool:
+        """Whether what comes next follows from steps before: environments' answers, batches from what they change."""
+        asks = "environments" in self.settings or self.settings.get("helpers") == "for the model"
+        return asks or "made_of_state" in self.settings
+
     def calls_among(self, cause: str, calls: Collection[str]) -> dict[str, float]:
         """Of some calls of libraries those that a cause's lines call, each with its fraction of that cause's time."""
         return {call: part for call, part in self.library_calls.get(cause, ()) if call in calls}

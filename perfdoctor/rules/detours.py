@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import perfdoctor.knowledge.detours as detours
 from perfdoctor.diagnosis import Advice, Fix, advise
-from perfdoctor.metrics.own_code import owner_of
+from perfdoctor.metrics.by_function import owner_of
 from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.rules.case import Case
 

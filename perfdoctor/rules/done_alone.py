@@ -10,11 +10,11 @@ from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Evidence, Finding, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
-from perfdoctor.metrics.own_code import by_function
+from perfdoctor.metrics.by_function import by_function
 from perfdoctor.rules.case import Case, DoneAlone
 from perfdoctor.rules.gains import with_gain
 from perfdoctor.rules.rule import by_gain
-from perfdoctor.rules.verdict import late_rank
+from perfdoctor.rules.stragglers import late_rank
 from perfdoctor.timeline.amounts import Amounts
 
 # What code does wherever it runs: a read that only takes time on this rank is one that the others do too.

@@ -9,8 +9,7 @@ from perfdoctor.knowledge.hardware import tensor_core_speedup
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
 from perfdoctor.rules.neighbours import has_neighbours
-from perfdoctor.rules.optimizer import update_share
-from perfdoctor.rules.optimizer_estimates import calls_of_update
+from perfdoctor.rules.optimizer import calls_of_update, update_share
 from perfdoctor.rules.proposed import Estimate, Gain, Proposed
 from perfdoctor.rules.workers import OF_WORKERS, cores_floor, freed_without_workers, plan_workers
 

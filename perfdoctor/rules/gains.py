@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import perfdoctor.rules.estimates as estimates
 import perfdoctor.rules.exchange_estimates as exchange_estimates
-import perfdoctor.rules.optimizer_estimates as optimizer_estimates
+import perfdoctor.rules.optimizer as optimizer
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import FREED
@@ -83,9 +83,9 @@ GAINS: Mapping[str, Estimate] = {
     # Python.
     "optimizer.on_gpu": estimates.value("share", 0.0),
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
-    "optimizer.fused": optimizer_estimates.by_fused_update,
-    "optimizer.compiled": optimizer_estimates.by_fused_update,
-    "optimizer.sparse_tables": optimizer_estimates.by_sparse_gradients,
+    "optimizer.fused": optimizer.by_fused_update,
+    "optimizer.compiled": optimizer.by_fused_update,
+    "optimizer.sparse_tables": optimizer.by_sparse_gradients,
     "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
     "interpreter.cheaper_python": estimates.of_functions,

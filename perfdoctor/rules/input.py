@@ -8,7 +8,6 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import OPENERS, PREPARED, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.helper_processes import depends_on_steps, helper_fixes
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import freed_without_workers, no_more_workers, plan_workers, worker_fixes
 
@@ -44,7 +43,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     if case.asks_helpers and case.number("helpers_at_once") is not None:
-        yield from helper_fixes(case, INPUT_PREPROCESSING)
+        yield from _helper_fixes(case, INPUT_PREPROCESSING)
     if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
         yield advise("input.faster_server", server=server)
         return
@@ -71,12 +70,25 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         part=part,
         kind=kind,
     )
-    if kind != "text" and not depends_on_steps(case):
+    if kind != "text" and not case.depends_on_steps:
         yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)
     if case.uses_gpu and kind not in ("text", "video", "sound"):
         yield advise("input.augment_on_gpu")
+
+
+def _helper_fixes(case: Case, cause: str) -> Iterator[Advice]:
+    """What makes a trainer wait less for processes that it asks by itself: environments, or a pool of its own."""
+    helpers = max((trainer.helpers for trainer in case.trainers), default=0)
+    at_once = case.number("helpers_at_once")
+    if helpers > 1 and (at_once is None or at_once < thresholds.ONE_AT_A_TIME):
+        yield advise("helpers.ask_together", helpers=helpers, at_once=at_once)
+    if case.settings.get("helpers") == "for input":
+        yield advise("helpers.ask_ahead")
+    if cause == DATA_TRANSFER:
+        yield advise("helpers.send_arrays")
+        yield advise("helpers.larger_requests")
 
 
 def _open_once(case: Case) -> Iterator[Advice]:
@@ -118,7 +130,7 @@ def _keep_workers(case: Case) -> Iterator[Advice]:
 
 def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
     if case.asks_helpers:
-        yield from helper_fixes(case, DATA_TRANSFER)
+        yield from _helper_fixes(case, DATA_TRANSFER)
         return
     alone = (case.setting("workers") or 0) > 0 and not case.uses_gpu
     freed = (freed_without_workers(case, DATA_TRANSFER) or 0.0) if alone else 0.0

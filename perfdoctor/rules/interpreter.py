@@ -10,7 +10,6 @@ from perfdoctor.knowledge.libraries import SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
-from perfdoctor.rules.helper_processes import depends_on_steps
 from perfdoctor.rules.optimizer import fuse_optimizer
 from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
 
@@ -160,7 +159,7 @@ def _hot_functions(case: Case) -> tuple[str, ...]:
 def compute_rarely(case: Case) -> Iterator[Advice]:
     """What is computed below the model's passes, but for what an agent does next."""
     line, share = next(iter(case.done_afterwards), ("", 0.0))
-    if share >= thresholds.REPORTED_SHARE and not depends_on_steps(case):
+    if share >= thresholds.REPORTED_SHARE and not case.depends_on_steps:
         in_torch = line not in dict(case.outside_torch)
         yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks, in_torch=in_torch)
 
@@ -186,7 +185,7 @@ def _call_less(case: Case) -> Iterator[Advice]:
 
 
 def _is_helped_by_compiling(case: Case) -> bool:
-    """Whether most calls may be fused: recurrent layers stay as they are, as do the optimizer and work beside the model."""
+    """Whether most calls can be fused: the optimizer's cannot, nor those of recurrent layers or beside the model."""
     in_passes = case.phase("optimizer") <= sum(map(case.phase, PASSES))
     return in_passes and not _is_recurrent(case) and not _is_beside(case)
 

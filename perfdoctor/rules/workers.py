@@ -17,7 +17,6 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.helper_processes import depends_on_steps
 from perfdoctor.rules.neighbours import without_neighbours
 
 # What slows loader workers down as well, or them alone.
@@ -285,7 +284,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
     if plan is None or not plan.helps or case.comes_through_pipe(cause):
         return []
     if plan.in_loop or not case.may_have_loader:
-        return [] if depends_on_steps(case) else [_take_over(case, cause, plan)]
+        return [] if case.depends_on_steps else [_take_over(case, cause, plan)]
     advice = advise(
         "workers.more",
         now=plan.now,

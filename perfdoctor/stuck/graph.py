@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS, FOR_THREADS, ON_SETS
+from perfdoctor.knowledge.calls import AWAITS_PROCESSES, FILE_LOCKS, FOR_THREADS, ON_SETS
 from perfdoctor.results.stuck import Halt
 from perfdoctor.stuck.halts import ENDLESS, FOR_RANKS, LOADER, halt_of, place_by_sureness
 from perfdoctor.stuck.processes import OnHost, WatchedRanks, below

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from perfdoctor.knowledge.calls import AWAITS_PROCESSES, FILE_LOCKS
 from perfdoctor.knowledge.frames import Frame, in_loader, is_own
 from perfdoctor.knowledge.halts import (
     BEGINS,
@@ -19,7 +20,6 @@ from perfdoctor.knowledge.halts import (
     STORE_THREAD,
     TERMINALS,
 )
-from perfdoctor.knowledge.threads import AWAITS_PROCESSES, FILE_LOCKS
 from perfdoctor.recording.schema import TRACED_BY
 from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import FROZEN, Halt

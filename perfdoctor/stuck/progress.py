@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.calls import ON_SETS
 from perfdoctor.knowledge.frames import is_import, is_own
 from perfdoctor.knowledge.halts import GETS_DATA, TO_STORAGE
-from perfdoctor.knowledge.threads import AUTOGRAD, ON_SETS
+from perfdoctor.knowledge.threads import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import (

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.calls import FOR_THREADS, SLEEPS
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.knowledge.halts import OF_POOLS, POOL_LOOPS
-from perfdoctor.knowledge.threads import COLLECTIVES, FOR_THREADS, SLEEPS
+from perfdoctor.knowledge.threads import COLLECTIVES
 from perfdoctor.recording.schema import FROZEN_IN, WaitSeen
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation, awaits_ranks_to_come

@@ -91,7 +91,7 @@ def is_beside(location: CodeLocation) -> bool:
     return location.detail in (AFTERWARDS, HOOK) and not (location.leads_to_backward or location.in_evaluation)
 
 
-def locate(frames: Sequence[Frame]) -> CodeLocation:
+def location_of(frames: Sequence[Frame]) -> CodeLocation:
     """The location of a stack.
 
     Args:

@@ -19,16 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.beside_training import EVALUATION_LOOPS
-from perfdoctor.knowledge.frames import (
-    Frame,
-    calls_backward,
-    calls_model,
-    generates_text,
-    in_loader,
-    package_of,
-)
-from perfdoctor.knowledge.libraries import OF_STEPS
+from perfdoctor.knowledge.frames import Frame, calls_backward, calls_model, generates_text, in_loader, package_of
+from perfdoctor.knowledge.libraries import EVALUATION_LOOPS, OF_STEPS
 from perfdoctor.recording.own_source import SourceRounds, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation

@@ -30,12 +30,12 @@ from perfdoctor.recording.schema import (
     WaitSeen,
 )
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.contention import CpuContention, Locks, ThreadKinds
-from perfdoctor.timeline.copying import hardly_copying
+from perfdoctor.timeline.contention import CpuContention
 from perfdoctor.timeline.counted_steps import read_counted
 from perfdoctor.timeline.gil import Gil, InterpreterSamples
 from perfdoctor.timeline.gpus import Gpus
-from perfdoctor.timeline.locator import Locator
+from perfdoctor.timeline.locator import Locator, hardly_copying
+from perfdoctor.timeline.locks import Locks
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import read_marks
 from perfdoctor.timeline.processes import Process, assign_roles
@@ -43,6 +43,7 @@ from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
+from perfdoctor.timeline.thread_kinds import ThreadKinds
 from perfdoctor.timeline.threads import JobThreads, ThreadState, read_threads
 from perfdoctor.timeline.training import met_ns, training_span, training_threads
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.calls import AWAITS_OTHERS, CHANNELS, RUNS_PROCESSES, SLEEPS
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, RUNS_PROCESSES, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
@@ -19,6 +20,8 @@ from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import Segment
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.readings import Counters
 from perfdoctor.timeline.stack_states import SAME_INSTANT_NS, StackStates
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
@@ -249,3 +252,31 @@ def _fits(location: CodeLocation, state: ThreadState, sleeps_in: frozenset[str])
     if state.syscall in SLEEPS:
         return location.phase not in TRAINING_PHASES
     return not (state.is_blocked and location.only_waits)
+
+
+_COPIES = ("read", "write")
+
+
+def hardly_copying(processes: Iterable[Process], threads: JobThreads, counters: Counters) -> frozenset[int]:
+    """Those whose read and write calls can take no more than a small part of their main thread's CPU time.
+
+    Args:
+        processes: of the job.
+        threads: their threads.
+        counters: what was counted of them; those of which nothing was are not in the answer.
+    """
+    return frozenset(one.pid for one in processes if _copies_little(one.pid, threads, counters))
+
+
+def _copies_little(pid: int, threads: JobThreads, counters: Counters) -> bool:
+    main, subject = threads.main(pid), f"pid:{pid}"
+    if main is None or len(main.counted_ns) < 2:
+        return False
+    ran_s = float(main.run_ns[-1] - main.run_ns[0]) / NS_PER_S
+    calls = [counters.get(subject, f"{way}_calls_total") for way in _COPIES]
+    if any(one is None for one in calls) or ran_s <= 0:
+        return False
+    called = sum(counters.growth(subject, f"{way}_calls_total") for way in _COPIES)
+    copied = sum(counters.growth(subject, f"{way}_call_bytes_total") for way in _COPIES)
+    most_s = called * thresholds.SECONDS_PER_COPY + copied / thresholds.COPIED_BYTES_PER_S
+    return most_s < thresholds.HARDLY_COPIES * ran_s

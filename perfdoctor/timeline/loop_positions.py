@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.beside_training import RESULTS
 from perfdoctor.knowledge.frames import Frame, is_own, package_of, runs_training_loop
-from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS
+from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS, RESULTS
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation

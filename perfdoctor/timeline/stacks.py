@@ -27,7 +27,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
 from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation, library_call, locate
+from perfdoctor.timeline.code_location import CodeLocation, library_call, location_of
 from perfdoctor.timeline.evaluation import with_evaluation
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 from perfdoctor.timeline.machine_code import CodeSamples
@@ -275,7 +275,7 @@ class Stacks:
             if own not in self._ids:
                 self._ids[own] = len(self.frames)
                 self.frames.append(own)
-                self.locations.append(locate(own))
+                self.locations.append(location_of(own))
             self._seen[stack] = self._ids[own]
         return self._seen[stack]
 

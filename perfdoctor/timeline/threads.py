@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIONS, STARTS_PROCESSES
+from perfdoctor.knowledge.calls import NETWORK_TARGETS, ON_CONNECTIONS, STARTS_PROCESSES
+from perfdoctor.knowledge.threads import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ThreadSample

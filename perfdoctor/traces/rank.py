@@ -29,10 +29,9 @@ from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.loop import WholeSteps, find_loop
 from perfdoctor.traces.model import DeviceKind, HostKind, Trace
-from perfdoctor.traces.programs import only_passes_forward, runs_compiled, runs_graphs
+from perfdoctor.traces.programs import how_activations_are_exchanged, only_passes_forward, runs_compiled, runs_graphs
 from perfdoctor.traces.replay import without_profiler
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from perfdoctor.traces.shared_layers import how_activations_are_exchanged
 from perfdoctor.traces.steps import TraceWindow
 
 # What may be told of a job by frames of libraries in a trace, whose files are named from the search path on.

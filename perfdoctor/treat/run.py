@@ -25,7 +25,7 @@ from perfdoctor.probes.treated import notes
 from perfdoctor.probes.treated.sitecustomize import SETTINGS
 from perfdoctor.recording.clock import now_ns, seconds
 from perfdoctor.treat import processes
-from perfdoctor.treat.compare import steady_from
+from perfdoctor.treat.judging import steady_from
 from perfdoctor.treat.workplace import Workplace
 
 _ASK_EVERY_S = 0.1  # whether enough steps are done

@@ -10,7 +10,7 @@ from typing import Protocol
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Text, say
 from perfdoctor.results.treatment import Outcome, Speedup, Training
-from perfdoctor.treat.compare import compare, compare_losses, judge
+from perfdoctor.treat.judging import compare, compare_losses, judge
 from perfdoctor.treat.run import RunChange, SeenRun
 from perfdoctor.treat.situation import Treatment
 from perfdoctor.treat.treatments import together

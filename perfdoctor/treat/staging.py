@@ -20,8 +20,8 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.calls import FILE_LOCKS, WRITES
 from perfdoctor.knowledge.environment import IN_MEMORY
-from perfdoctor.knowledge.threads import FILE_LOCKS, WRITES
 from perfdoctor.messages import Text, say
 from perfdoctor.probes.readers.process_memory import mappings
 from perfdoctor.probes.readers.storage import read_mounts

@@ -22,7 +22,7 @@ from perfdoctor.messages import Message, say
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.results.treatment import Outcome, Treated
-from perfdoctor.treat.compare import steady_from
+from perfdoctor.treat.judging import steady_from
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.patch import edits_of, make_patch
 from perfdoctor.treat.run import LiveRun, RunChange, Runner, SeenRun, StepWindow

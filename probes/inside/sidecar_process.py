@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.probes.inside.options import Options
-from perfdoctor.probes.inside.own_python import command
 from perfdoctor.probes.inside.ring import anonymous_file
+from perfdoctor.probes.inside.same_python import command
 
 PR_SET_PTRACER = 0x59616D61  # linux/prctl.h
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")

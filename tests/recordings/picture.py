@@ -20,7 +20,7 @@ from PIL import Image, ImageChops
 
 from perfdoctor.analysis.from_recording import examine
 from perfdoctor.commands.compare import compare_sources
-from perfdoctor.commands.sources import read_source
+from perfdoctor.commands.run_paths import read_source
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports import compared_html, html

@@ -71,6 +71,22 @@ def _zero(*_: Any, **__: Any) -> float:
     return 0.0
 
 
+def _one(*_: Any, **__: Any) -> float:
+    return 1.0
+
+
+def _list(*_: Any, **__: Any) -> list[Any]:
+    return []
+
+
+def _set(*_: Any, **__: Any) -> frozenset[Any]:
+    return frozenset()
+
+
+def _mapping(*_: Any, **__: Any) -> dict[Any, Any]:
+    return {}
+
+
 def _no(*_: Any, **__: Any) -> bool:
     return False
 
@@ -85,18 +101,18 @@ def _joined(_: Any, value: Any, *__: Any, **___: Any) -> Any:
 
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "none": _none, "first": _first, "second": _second, "zero": _zero, "no": _no, "empty": _empty,
-    "joined": _joined,
+    "joined": _joined, "one": _one, "list": _list, "mapping": _mapping, "set": _set,
 }  # fmt: skip
 _ATTRIBUTION, _TIMELINE = "perfdoctor.attribution", "perfdoctor.timeline"
 # A mechanism by its name, and how it is switched off.
 MECHANISMS: dict[str, Change] = {
     "loop positions (prepares, afterwards)": Change(f"{_TIMELINE}.stacks", "with_loop_positions", "second"),
     "stand-ins for failed stack samples": Change(f"{_TIMELINE}.locator", "find_failed", "none"),
-    "stacks that fit the state": Change(f"{_TIMELINE}.locator", "_fits", "first"),
+    "stacks that fit the state": Change(f"{_TIMELINE}.stack_states", "StackStates.likelihood", "one"),
     "weighing samples by the kernel's clocks": Change(f"{_ATTRIBUTION}.attribute", "as_counted", "first"),
-    "GIL switches": Change(f"{_ATTRIBUTION}.context", "gil_switching", "zero"),
-    "memory copied after forks": Change(f"{_ATTRIBUTION}.context", "read_forks", "empty"),
-    "waits for restarted workers": Change(f"{_ATTRIBUTION}.context", "_restart_waits", "empty"),
+    "GIL switches": Change(f"{_ATTRIBUTION}.habits", "gil_switching", "zero"),
+    "memory copied after forks": Change(f"{_ATTRIBUTION}.habits", "read_forks", "empty"),
+    "waits for restarted workers": Change(f"{_ATTRIBUTION}.habits", "_restart_waits", "empty"),
     "pipeline: what goes with the largest stage": Change(f"{_ATTRIBUTION}.attribute", "charge_slowest_stage", "second"),
     "excess of late ranks": Change(f"{_ATTRIBUTION}.attribute", "charge_excess", "first"),
     "latency, not bandwidth": Change(f"{_ATTRIBUTION}.attribute", "name_latency", "joined"),
@@ -104,13 +120,29 @@ MECHANISMS: dict[str, Change] = {
     "waits that only ranks are left for": Change(
         f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"
     ),
-    "arithmetic beside the model": Change(f"{_ATTRIBUTION}.context", "_computes_beside", "no"),
-    "functions that run without torch": Change(f"{_ATTRIBUTION}.code_mix", "functions_outside_torch", "empty"),
-    "code that certainly ran at a line": Change(f"{_ATTRIBUTION}.code_mix", "code_of_lines", "empty"),
-    "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
-    "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
+    "arithmetic beside the model": Change(f"{_ATTRIBUTION}.habits", "_computes_beside", "no"),
+    "functions that run without torch": Change(f"{_ATTRIBUTION}.mix_of_phases", "functions_outside_torch", "empty"),
+    "code that certainly ran at a line": Change(f"{_ATTRIBUTION}.mix_of_phases", "code_of_lines", "empty"),
+    "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.mix_of_phases", "is_blurred", "no"),
+    "libraries within a step": Change(f"{_ATTRIBUTION}.mix_of_phases", "misplaced", "zero"),
     "cores idle outside the job's mask": Change(f"{_TIMELINE}.contention", "CpuContention._idle_outside", "zero"),
-    "locks of the job's own": Change(f"{_TIMELINE}.contention", "Locks.part", "zero"),
+    "locks of the job's own": Change(f"{_TIMELINE}.locks", "Locks.part", "zero"),
+    "passes without training, by their length": Change(f"{_TIMELINE}.locator", "evaluation_spans", "list"),
+    "loops beside steps": Change(f"{_TIMELINE}.evaluation", "_loops_beside_steps", "set"),
+    "models known by their backward pass": Change(f"{_TIMELINE}.loop_positions", "_calls_by_backward", "mapping"),
+    "both passes in one call": Change(f"{_TIMELINE}.loop_positions", "_have_both", "no"),
+    "rounds between model and backward pass": Change(f"{_TIMELINE}.loop_positions", "_is_between", "no"),
+    "calls below the training loop": Change(f"{_TIMELINE}.stacks", "with_calls_below", "second"),
+    "objects that batches are taken apart into": Change(f"{_ATTRIBUTION}.habits", "_taking_apart", "zero"),
+    "waits for a device without sleep": Change(f"{_ATTRIBUTION}.habits", "_waits_awake", "set"),
+    "kernel time beyond the usual": Change(f"{_ATTRIBUTION}.habits", "_kernel_time_beyond_usual", "zero"),
+    "pages that are fresh": Change(f"{_ATTRIBUTION}.habits", "_fresh_pages", "zero"),
+    "device memory that the kernel maps": Change(f"{_ATTRIBUTION}.mix_of_phases", "mapping_by_phase", "mapping"),
+    "suppliers in an event loop": Change(f"{_ATTRIBUTION}.suppliers", "_event_loop", "list"),
+    "bytes that queue up": Change(f"{_ATTRIBUTION}.passes", "_queue_up", "no"),
+    "busy time without the front end": Change(f"{_ATTRIBUTION}.gpu_use", "GpuUse.without_front_end", "second"),
+    "ordinary Python overhead": Change("perfdoctor.analysis.from_case", "ordinary_causes", "set"),
+    "single stretches": Change("perfdoctor.analysis.from_case", "single_stretches", "mapping"),
 }
 
 
@@ -138,10 +170,7 @@ def apply(change: Change | None) -> None:
                 setattr(module, table, kept)
     else:
         holder, _, name = change.name.rpartition(".")
-        target = getattr(module, holder) if holder else module
-        if not hasattr(target, name):
-            raise AttributeError(f"{change.module} has no {change.name}: mend the table of mechanisms")
-        setattr(target, name, REPLACEMENTS[change.value])
+        setattr(getattr(module, holder) if holder else module, name, REPLACEMENTS[change.value])
 
 
 def replay(change: Change | None, folder: str) -> dict[str, Verdict]:

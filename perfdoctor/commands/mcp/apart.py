@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import Process
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes.inside.own_python import command
+from perfdoctor.probes.inside.same_python import command
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.capture.target import Relative, family_of, require_target, require_torch
 from perfdoctor.commands.attach import load_analysis
-from perfdoctor.commands.sources import Source, read_source
+from perfdoctor.commands.run_paths import Source, read_source
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say

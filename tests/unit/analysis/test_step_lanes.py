@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from perfdoctor.analysis.step_lanes import step_lanes
-from perfdoctor.attribution.share import Writing
+from perfdoctor.attribution.storage_causes import Writing
 from perfdoctor.attribution.suppliers import SupplierClassifier
 from perfdoctor.causes import CHECKPOINT_WRITE
 from perfdoctor.recording.schema import Mark, Sample, ThreadSample

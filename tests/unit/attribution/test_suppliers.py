@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.attribution.share import Writing
+from perfdoctor.attribution.storage_causes import Writing
 from perfdoctor.attribution.suppliers import SupplierClassifier, _event_loop, _pinning, _thread_shares
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, Sample

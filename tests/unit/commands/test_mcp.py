@@ -16,7 +16,7 @@ from perfdoctor.__main__ import main
 from perfdoctor.causes import CAUSES
 from perfdoctor.commands.mcp.calls import Report
 from perfdoctor.commands.mcp.server import KEPT, TOOLS, AgentSession
-from perfdoctor.commands.sources import Source
+from perfdoctor.commands.run_paths import Source
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.reports import json as json_report
 from tests.builders import diagnoses

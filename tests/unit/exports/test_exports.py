@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import perfdoctor
 from perfdoctor.__main__ import main
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.exports.frames import read_frames
+from perfdoctor.exports.dataframes import read_frames
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, Sample
 from perfdoctor.recording.stack_segments import file_for

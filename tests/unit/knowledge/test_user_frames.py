@@ -10,7 +10,7 @@ from perfdoctor import Recording, examine
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge.frames import PHASES, Frame
 from perfdoctor.knowledge.user_frames import DETAILS, VARIABLE, user_frames
-from perfdoctor.timeline.code_location import locate
+from perfdoctor.timeline.code_location import location_of
 from tests.files import ROOT
 from tests.recordings import corpus, packing
 
@@ -37,15 +37,15 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-u
 
 
 def test_the_example_of_the_page_means_what_the_page_says(write) -> None:  # type: ignore[no-untyped-def]
-    assert locate([MAIN, PUT]).phase == "other"
+    assert location_of([MAIN, PUT]).phase == "other"
     write(EXAMPLE)
     assert user_frames().problem == ""
-    assert locate([MAIN, PUT, Frame("/usr/lib/python3.11/json/encoder.py", "encode", 9)]).phase == "saving"
-    assert locate([MAIN, Frame("/home/me/myourstore/client.py", "put", 9)]).phase == "other"
-    assert locate([MAIN, Frame(PUT.file, "Client.get", 9)]).phase == "other"
-    data = locate([MAIN, Frame("/v/lib/python3.11/site-packages/ourdata/jpeg.py", "decode", 9)])
+    assert location_of([MAIN, PUT, Frame("/usr/lib/python3.11/json/encoder.py", "encode", 9)]).phase == "saving"
+    assert location_of([MAIN, Frame("/home/me/myourstore/client.py", "put", 9)]).phase == "other"
+    assert location_of([MAIN, Frame(PUT.file, "Client.get", 9)]).phase == "other"
+    data = location_of([MAIN, Frame("/v/lib/python3.11/site-packages/ourdata/jpeg.py", "decode", 9)])
     assert (data.phase, data.detail) == ("data", "fetch")
-    take = locate([MAIN, Frame("/srv/ourbus/channel.py", "Channel.take", 9)])
+    take = location_of([MAIN, Frame("/srv/ourbus/channel.py", "Channel.take", 9)])
     assert (take.phase, take.waits, take.only_waits) == ("other", True, False)
 
 
@@ -61,7 +61,7 @@ def test_the_file_in_the_folder_of_settings_is_read(tmp_path: Path, monkeypatch:
     assert user_frames().problem == ""
     (tmp_path / "perfdoctor").mkdir()
     (tmp_path / "perfdoctor" / "frames.toml").write_text(EXAMPLE)
-    assert locate([MAIN, PUT]).phase == "saving"
+    assert location_of([MAIN, PUT]).phase == "saving"
 
 
 @pytest.mark.parametrize(

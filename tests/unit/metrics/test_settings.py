@@ -8,7 +8,7 @@ from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceRounds, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSample, ThreadSeen
-from perfdoctor.timeline.code_location import locate
+from perfdoctor.timeline.code_location import location_of
 from perfdoctor.timeline.threads import JobThreads, read_threads
 from tests.builders import jobs
 from tests.builders.jobs import OWN, START, at
@@ -163,7 +163,7 @@ def test_a_loader_is_seen_or_denied_only_after_enough_looks() -> None:
 
 @pytest.mark.parametrize(("call", "loads"), [(LOADER, True), (TRANSFORM, False)])
 def test_a_loop_that_calls_transforms_itself_has_no_loader(call: Frame, loads: bool) -> None:
-    assert locate((OWN, call)).phase == "data"
+    assert location_of((OWN, call)).phase == "data"
     job = jobs.timeline([*jobs.process(TRAINER), *jobs.stacks(TRAINER, (OWN, call), (OWN,), times=40)])
     assert has_loader(job, {TRAINER}) is loads
 

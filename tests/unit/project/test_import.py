@@ -11,7 +11,7 @@ from perfdoctor.__main__ import COMMANDS
 
 MAX_MODULES = 100
 # Of perfdoctor's own, as long as `attach` only reads its options.
-MAX_OF_ATTACH = 58
+MAX_OF_ATTACH = 59
 
 LOOK = """
 import json, logging, os, signal, sys, threading, warnings

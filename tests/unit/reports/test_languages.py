@@ -18,9 +18,9 @@ from perfdoctor.reports.chinese import settings as chinese_settings
 from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
 from perfdoctor.reports.english import causes as english_causes
 from perfdoctor.reports.english import settings as english_settings
-from perfdoctor.reports.job_rows import setting_name
 from perfdoctor.reports.language import LANGUAGES, language
 from perfdoctor.reports.phrasebook import Phrasebook
+from perfdoctor.reports.rows import setting_name
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.treated_outline import treated_outline
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fix

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.analysis.build import build, describe_trainer
+from perfdoctor.analysis.from_case import build, describe_trainer
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import Share
 from perfdoctor.diagnosis import OUTSIDE

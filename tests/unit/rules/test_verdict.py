@@ -6,14 +6,9 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import Share
 from perfdoctor.diagnosis import OUTSIDE, Advice, Evidence, Finding, advise
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.verdict import (
-    agreement,
-    first_cause,
-    late_rank,
-    most_confidence,
-    ordinary_causes,
-    straggler,
-)
+from perfdoctor.rules.confidence import agreement, most_confidence
+from perfdoctor.rules.stragglers import late_rank, straggler
+from perfdoctor.rules.verdict import first_cause, ordinary_causes
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 

@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import library_call, locate, marked_location
+from perfdoctor.timeline.code_location import library_call, location_of, marked_location
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -117,19 +117,19 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
     ],
 )
 def test_places(frames: list[Frame], phase: str, detail: str) -> None:
-    place = locate(frames)
+    place = location_of(frames)
     assert (place.phase, place.detail) == (phase, detail)
 
 
 def test_names_of_the_job_do_not_matter() -> None:
     frames = [Frame("/home/me/dataloader.py", "save_checkpoint", 3), Frame("/home/me/optimizer_step.py", "backward", 7)]
-    assert locate(frames).phase == "other"
+    assert location_of(frames).phase == "other"
 
 
 def test_own_code_inside_backward_is_not_the_engine() -> None:
     engine = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 979)
-    assert locate([MAIN, engine]).detail == "engine"
-    assert locate([MAIN, engine, Frame("/home/me/layers.py", "MyFunction.backward", 4)]).detail == ""
+    assert location_of([MAIN, engine]).detail == "engine"
+    assert location_of([MAIN, engine, Frame("/home/me/layers.py", "MyFunction.backward", 4)]).detail == ""
 
 
 def test_worker_places() -> None:
@@ -137,15 +137,17 @@ def test_worker_places() -> None:
     get = Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 113)
     put = Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.put", 90)
     fetch = Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52)
-    assert locate([loop, get]).detail == "worker idle"
-    assert locate([loop, put]).detail == "hand over"
-    assert locate([loop, fetch, Frame("/home/me/data.py", "__getitem__", 8)]).detail == "fetch"
-    assert locate([loop, fetch, Frame("/home/me/data.py", "__getitem__", 8)]).line == "/home/me/data.py:8 __getitem__"
+    assert location_of([loop, get]).detail == "worker idle"
+    assert location_of([loop, put]).detail == "hand over"
+    assert location_of([loop, fetch, Frame("/home/me/data.py", "__getitem__", 8)]).detail == "fetch"
+    assert (
+        location_of([loop, fetch, Frame("/home/me/data.py", "__getitem__", 8)]).line == "/home/me/data.py:8 __getitem__"
+    )
 
 
 def test_waiting_frames() -> None:
-    assert locate([MAIN, Frame(f"{PYTHON}/threading.py", "Condition.wait", 327)]).only_waits
-    received = locate([MAIN, Frame(f"{PYTHON}/multiprocessing/connection.py", "Connection._recv", 395)])
+    assert location_of([MAIN, Frame(f"{PYTHON}/threading.py", "Condition.wait", 327)]).only_waits
+    received = location_of([MAIN, Frame(f"{PYTHON}/multiprocessing/connection.py", "Connection._recv", 395)])
     assert received.waits
     assert not received.only_waits
 
@@ -153,7 +155,9 @@ def test_waiting_frames() -> None:
 def test_a_thread_that_runs_does_not_take_a_lock() -> None:
     """Stacks are sampled less often than states: the lock that a process took before would have its work."""
     locks = f"{PYTHON}/multiprocessing/synchronize.py"
-    taken, given_back = (locate([MAIN, Frame(locks, name, 94)]) for name in ("SemLock.__enter__", "SemLock.__exit__"))
+    taken, given_back = (
+        location_of([MAIN, Frame(locks, name, 94)]) for name in ("SemLock.__enter__", "SemLock.__exit__")
+    )
     assert taken.waits
     assert taken.only_waits
     assert not given_back.only_waits
@@ -162,13 +166,13 @@ def test_a_thread_that_runs_does_not_take_a_lock() -> None:
 def test_hooks_of_diagnose_are_nobodys_line() -> None:
     hook = Frame("/src/perfdoctor/probes/inside/entries.py", "works.<locals>.backward", 196)
     engine = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)
-    assert locate([MAIN, hook, engine]).line == "/home/me/train.py:10 <module>"
+    assert location_of([MAIN, hook, engine]).line == "/home/me/train.py:10 <module>"
 
 
 def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
-    drawing = locate([MAIN, LOADER, NEXT_INDEX])
+    drawing = location_of([MAIN, LOADER, NEXT_INDEX])
     assert marked_location("data", "loader wait", drawing, marked=True).detail == "sampling"
-    waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
+    waiting = location_of([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
     assert marked_location("data", "loader wait", waiting, marked=True).detail == "loader wait"
 
 
@@ -215,6 +219,6 @@ def test_what_own_code_calls_of_a_library_is_named(below: tuple[Frame, ...], cal
 def test_a_forked_workers_line_is_its_own_and_not_that_of_the_trainer_that_started_it() -> None:
     own = Frame("/home/me/data.py", "Photographs.__getitem__", 7)
     started = (MAIN, Frame(f"{TORCH}/utils/data/dataloader.py", "DataLoader.__iter__", 500), WORKER)
-    assert locate((*started, COLLATE)).line == ""
-    assert locate((*started, COLLATE, own)).line == "/home/me/data.py:7 Photographs.__getitem__"
-    assert locate((MAIN, LOADER)).line == "/home/me/train.py:10 <module>"
+    assert location_of((*started, COLLATE)).line == ""
+    assert location_of((*started, COLLATE, own)).line == "/home/me/data.py:7 Photographs.__getitem__"
+    assert location_of((MAIN, LOADER)).line == "/home/me/train.py:10 <module>"

@@ -9,7 +9,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult
-from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, CodeLocation, is_beside, locate
+from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, CodeLocation, is_beside, location_of
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 
 PACKAGES = "/env/lib/python3.11/site-packages"
@@ -33,7 +33,7 @@ def seen(*stacks: tuple[tuple[Frame, ...], int]) -> dict[tuple[Frame, ...], str]
     """The details that stacks are given which were seen so often."""
     frames = [stack for stack, _ in stacks]
     amounts = {number: float(times) for number, (_, times) in enumerate(stacks)}
-    found = with_loop_positions(frames, [locate(stack) for stack in frames], [amounts])
+    found = with_loop_positions(frames, [location_of(stack) for stack in frames], [amounts])
     return {stack: location.detail for stack, location in zip(frames, found, strict=True)}
 
 
@@ -83,7 +83,7 @@ def test_in_rounds_that_need_the_one_before_what_is_above_the_call_comes_after_a
     ]
     loops = [SourceLoop(solve, 3, 6, carries), SourceLoop(main(20).file, 18, 24, carries=True)]
     amounts = dict.fromkeys(range(4), 5.0)
-    found = with_loop_positions(stacks, [locate(stack) for stack in stacks], [amounts], loops=loops)
+    found = with_loop_positions(stacks, [location_of(stack) for stack in stacks], [amounts], loops=loops)
     assert [one.detail for one in found[:3]] == [PREPARES, "", detail]
     assert found[2].leads_to_backward is carries
 
@@ -97,7 +97,7 @@ def test_rounds_that_only_act_by_the_model_come_before_the_passes_of_a_function_
         (main(22), Frame("/home/me/train.py", "update", 62), Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 630)),
     ]
     loops, amounts = [SourceLoop("/home/me/rollout.py", 3, 6, carries=True)], dict.fromkeys(range(4), 5.0)
-    found = with_loop_positions(stacks, [locate(stack) for stack in stacks], [amounts], loops=loops)
+    found = with_loop_positions(stacks, [location_of(stack) for stack in stacks], [amounts], loops=loops)
     assert found[1].detail == PREPARES
 
 
@@ -139,7 +139,7 @@ def test_what_has_a_phase_keeps_it(inner: Frame) -> None:
 def test_what_is_sent_or_written_below_the_call_is_logged_and_above_it_belongs_to_the_input(post: Frame) -> None:
     loop = [(main(20), post), (main(22), MODULE), (main(25), post)]
     amounts = [{0: 5.0, 1: 5.0, 2: 5.0}]
-    found = with_loop_positions(loop, [locate(stack) for stack in loop], amounts)
+    found = with_loop_positions(loop, [location_of(stack) for stack in loop], amounts)
     assert [(one.phase, one.detail) for one in found] == [("other", PREPARES), ("forward", ""), ("logging", AFTERWARDS)]
 
 
@@ -147,7 +147,7 @@ def test_who_is_given_results_below_the_call_is_told_them() -> None:
     loop = [(main(20), own(7)), (main(22), MODULE), (main(25), own(7)), (main(26), own(7))]
     results = [SourceResult(main(20).file, line, line) for line in (20, 25)]
     found = with_loop_positions(
-        loop, [locate(stack) for stack in loop], [dict.fromkeys(range(4), 5.0)], results=results
+        loop, [location_of(stack) for stack in loop], [dict.fromkeys(range(4), 5.0)], results=results
     )
     assert [one.tells_results for one in found] == [False, False, True, False]
 
@@ -169,7 +169,7 @@ LIBRARY = Frame(f"{PACKAGES}/sklearn/metrics/_classification.py", "f1_score", 12
 )
 def test_from_the_models_call_to_the_backward_pass_own_code_leads_to_it(stack: tuple[Frame, ...], leads: bool) -> None:
     loop = [stack, (main(22), MODULE), (main(24), BACKWARD), (main(25), OPTIMIZER)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(4), 5.0)])
+    found = with_loop_positions(loop, [location_of(one) for one in loop], [dict.fromkeys(range(4), 5.0)])
     assert [one.leads_to_backward for one in found] == [leads, False, False, False]
 
 
@@ -179,7 +179,7 @@ def test_beside_a_call_that_has_both_passes_nothing_in_its_line_leads_from_one_t
     train = Frame("/home/me/train.py", "train", 6), Frame("/home/me/train.py", "train", 8)
     forward = (main(22), *(train[:1] if in_one_call else ()), MODULE)
     loop = [(main(22), own(7)), forward, (main(22), train[1], BACKWARD)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(3), 5.0)])
+    found = with_loop_positions(loop, [location_of(one) for one in loop], [dict.fromkeys(range(3), 5.0)])
     assert [one.leads_to_backward for one in found] == [not in_one_call, False, False]
 
 
@@ -187,7 +187,7 @@ def test_what_lies_between_two_passes_leads_to_the_second() -> None:
     """A generator's and a discriminator's; what follows the last of them leads to none."""
     between, after = (main(27), own(7, "penalty")), (main(31), own(9, "metrics"))
     loop = [between, after, (main(22), MODULE), (main(24), BACKWARD), (main(26), MODULE), (main(29), BACKWARD)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(6), 5.0)])
+    found = with_loop_positions(loop, [location_of(one) for one in loop], [dict.fromkeys(range(6), 5.0)])
     assert [one.leads_to_backward for one in found[:2]] == [True, False]
 
 
@@ -196,7 +196,7 @@ def test_what_lies_between_two_calls_of_the_model_may_serve_the_second() -> None
     stacked, logged = (main(24), own(7, "draw"), LIBRARY), (main(28), own(9, "metrics"), LIBRARY)
     loop = [stacked, logged, (main(22), MODULE), (main(26), MODULE), (main(27), BACKWARD)]
     amounts = [dict.fromkeys(range(5), 5.0)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], amounts)
+    found = with_loop_positions(loop, [location_of(one) for one in loop], amounts)
     seen = with_calls_below(loop, found, amounts)
     assert [(one.detail, one.precedes_model) for one in seen[:2]] == [(AFTERWARDS, True), (AFTERWARDS, False)]
     # A call that evaluates learns from nothing.
@@ -224,7 +224,7 @@ def test_where_no_sample_met_a_step_the_source_shows_what_lies_above_its_backwar
         SourceCall("/home/me/train.py", 22, "loss.backward()", "backward", "main", None),
         SourceCall("/home/me/train.py", 35, "x = DataLoader(y)", "DataLoader", "report", None),
     ]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(4), 5.0)], written)
+    found = with_loop_positions(loop, [location_of(one) for one in loop], [dict.fromkeys(range(4), 5.0)], written)
     assert [one.detail for one in found] == [PREPARES, AFTERWARDS, "", ""]
 
 
@@ -238,7 +238,7 @@ def test_gradients_that_stay_in_the_graph_lead_to_the_backward_pass(function: st
     loop = [taken, (main(22), MODULE), (main(24), BACKWARD)]
     text = "torch.autograd.grad(loss, x, create_graph=True)"
     calls = [SourceCall(taken[1].file, 7, text, "grad", "penalty", None)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(3), 5.0)], calls)
+    found = with_loop_positions(loop, [location_of(one) for one in loop], [dict.fromkeys(range(3), 5.0)], calls)
     assert [(one.phase, one.leads_to_backward) for one in found] == [
         ("backward", leads), ("forward", False), ("backward", False),
     ]  # fmt: skip
@@ -247,7 +247,7 @@ def test_gradients_that_stay_in_the_graph_lead_to_the_backward_pass(function: st
 def test_without_a_backward_pass_in_the_same_function_nothing_leads_to_one() -> None:
     """Of an evaluation, for instance."""
     loop = [(main(23), own(7)), (main(22), MODULE), (main(30), own(3, "step"), BACKWARD)]
-    found = with_loop_positions(loop[:2], [locate(one) for one in loop[:2]], [dict.fromkeys(range(2), 5.0)])
+    found = with_loop_positions(loop[:2], [location_of(one) for one in loop[:2]], [dict.fromkeys(range(2), 5.0)])
     assert not any(one.leads_to_backward for one in found)
 
 
@@ -261,7 +261,7 @@ def test_an_operator_of_the_jobs_own_has_a_backward_pass_whatever_computes_it() 
     apply = Frame(f"{TORCH}/autograd/function.py", "Function.apply", 596)
     inside = (main(23), own(7, "loss"), apply, own(9, "Aligned.forward"), LIBRARY)
     loop = [inside, (main(22), MODULE), (main(24), BACKWARD)]
-    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(3), 5.0)])
+    found = with_loop_positions(loop, [location_of(one) for one in loop], [dict.fromkeys(range(3), 5.0)])
     assert found[0].leads_to_backward
 
 
@@ -284,6 +284,6 @@ ENGINE = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 979)
 def test_a_hook_that_only_reads_out_is_no_part_of_the_model(called: tuple[Frame, ...], is_hook: bool) -> None:
     reads = (main(22), MODULE, FORWARD, *called, own(7, "record"))
     loop = [reads, (main(22), MODULE, replace(INNER, line=1832), FORWARD)]
-    found = with_hooks(loop, [locate(one) for one in loop], [SourceReadOut("/home/me/data.py", 5, 9)])
+    found = with_hooks(loop, [location_of(one) for one in loop], [SourceReadOut("/home/me/data.py", 5, 9)])
     assert [one.detail == HOOK for one in found] == [is_hook, False]
     assert is_beside(found[0]) is is_hook

@@ -1,0 +1,334 @@
+"""Where the job's own source does again what was done before, or more than it uses, and what is better instead."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from perfdoctor.capture.own_source.calls import text_of
+from perfdoctor.capture.own_source.made_again import find_made_again
+from perfdoctor.capture.own_source.parameters import find_by_parameter
+from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Loop, Place, names_stored
+from perfdoctor.knowledge.detours import (
+    BY_POSITION,
+    CONVERTS,
+    COPIED,
+    COPIES,
+    DERIVES,
+    DIMENSION,
+    INDEXED_LATE,
+    JOINED,
+    JOINED_CUT,
+    JOINING_PACKAGES,
+    JOINS,
+    JOINS_SECOND,
+    LISTED,
+    MADE_AGAIN,
+    MAKES_OF_LIST,
+    ONE_BY_ONE,
+    ONE_HOT,
+    ONES_OF_INDEX,
+    PRODUCTS,
+    TWO_PASSES,
+)
+from perfdoctor.knowledge.libraries import BACKWARD
+from perfdoctor.recording.own_source import SourceDetour
+from perfdoctor.results.edits import first_name, last_name, written_in
+
+# Methods of containers that keep what they are given.
+_KEEPS = frozenset(("append", "appendleft", "add", "insert", "put", "extend"))
+# Where along a dimension something is written; along others the source's own call is not as clear.
+_AT = {"0": "[at]", "1": "[:, at]", "-1": "[..., at]"}
+
+
+def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[SourceDetour]:
+    """The detours in Python source; one with a secret in it is left out.
+
+    Args:
+        file: as stacks name it.
+        tree: its syntax.
+        lines: of it.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
+    """
+    layers = _layers(tree)
+    names: dict[int, str] = {}  # of functions, by what is written in them
+    found: list[tuple[str, ast.stmt, ast.stmt, tuple[str, ...]]] = []
+    for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
+        inside = [node for node in written_in(scope, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
+        names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
+        found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers)]
+        found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
+        found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
+        found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
+        for block in _blocks([scope, *inside]):
+            found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
+            found += [(ONE_BY_ONE, first, last, what) for first, last, what in _one_by_one(block)]
+    found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]
+    for way, first, last, what in found:
+        if text_of(lines, first) and text_of(lines, last):
+            kept, new, put = (*what, "", "")[:3]
+            function = names.get(id(first), "<module>")
+            yield SourceDetour(file, first.lineno, last.end_lineno or last.lineno, way, kept, new, put, function)
+
+
+def _simple(statement: ast.stmt) -> ast.expr | None:
+    """What a simple statement computes."""
+    return statement.value if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) else None
+
+
+def _target(statement: ast.stmt) -> ast.expr | None:
+    """The only place that a statement gives a value."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets[0] if len(statement.targets) == 1 else None
+    return statement.target if isinstance(statement, ast.AnnAssign) else None
+
+
+def _of_statement(statement: ast.stmt, layers: set[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The detours that show in one statement."""
+    value = _simple(statement)
+    for node in ast.walk(value) if value is not None else ():
+        if (index := _index_of_product(node)) is not None:
+            yield ONE_HOT, index
+        elif (late := _indexed_late(node, layers)) is not None:
+            yield INDEXED_LATE, late
+        elif (listed := _listed(node)) is not None:
+            yield LISTED, listed
+
+
+def _copied(statement: ast.stmt, scope: ast.AST) -> tuple[str, str] | None:
+    """What a copy goes into, and of what it is, where the copy before is used by nobody any more.
+
+    A name of a function's own has to be there before.
+    """
+    target, call = _target(statement), _simple(statement)
+    if not isinstance(target, Place) or not isinstance(call, ast.Call) or last_name(call.func) not in COPIES:
+        return None
+    if len(call.args) != 1 or not isinstance(call.args[0], Place | ast.Call):
+        return None
+    kept = ast.unparse(target)
+    known = [*names_stored(ast.walk(scope))].count(kept)
+    if (isinstance(target, ast.Name) and known < 2) or _is_kept_elsewhere(kept, scope):
+        return None
+    return kept, ast.unparse(call.args[0])
+
+
+def _is_kept_elsewhere(kept: str, scope: ast.AST) -> bool:
+    """Whether something gets another name, goes into a container or to a caller."""
+    for node in ast.walk(scope):
+        given: list[ast.expr | None] = []
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Yield | ast.NamedExpr):
+            given = [node.value]
+        elif isinstance(node, ast.List | ast.Tuple | ast.Set) and isinstance(
+            getattr(node, "ctx", ast.Load()), ast.Load
+        ):
+            given = [*node.elts]
+        elif isinstance(node, ast.Dict):
+            given = [*node.values]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPS:
+            given = [*node.args]
+        if any(one is not None and ast.unparse(one) == kept for one in given):
+            return True
+    return False
+
+
+def _listed(node: ast.AST) -> tuple[str, str, str] | None:
+    """The call that makes a tensor of a list which is made for it, that list, and what else the call is given."""
+    match node:
+        case ast.Call(func=function, args=[ast.ListComp(elt=element) as made]) if last_name(function) in MAKES_OF_LIST:
+            if first_name(function) != "torch" or not isinstance(element, Place | ast.Subscript | ast.Call):
+                return None
+            return ast.unparse(function), ast.unparse(made), ", ".join(map(ast.unparse, node.keywords))
+    return None
+
+
+def _index_of_product(node: ast.AST) -> tuple[str, str] | None:
+    """The table and the indices of a product of ones and zeros with a table."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        left, right = node.left, node.right
+    elif isinstance(node, ast.Call) and last_name(node.func) in PRODUCTS:
+        factors = [*([node.func.value] if isinstance(node.func, ast.Attribute) else []), *node.args][-2:]
+        if len(factors) != 2:
+            return None
+        left, right = factors
+    else:
+        return None
+    while isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr in CONVERTS:
+        left = left.func.value
+    if isinstance(left, ast.Call) and last_name(left.func) in ONES_OF_INDEX and left.args:
+        return ast.unparse(right), ast.unparse(left.args[0])
+    return None
+
+
+def _layers(tree: ast.Module) -> set[str]:
+    """The places of layers, ``self.head``, that do the same to each position; not those that put out one number."""
+    found, others = set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and isinstance(target := _target(node), ast.Attribute):
+            call = _simple(node)
+            one = isinstance(call, ast.Call) and last_name(call.func) in BY_POSITION and not _puts_out_one(call)
+            (found if one else others).add(ast.unparse(target))
+    return found - others
+
+
+def _puts_out_one(layer: ast.Call) -> bool:
+    sizes = [*layer.args[1:2], *(one.value for one in layer.keywords if one.arg == "out_features")]
+    return any(isinstance(size, ast.Constant) and size.value == 1 for size in sizes)
+
+
+def _indexed_late(node: ast.AST, layers: set[str]) -> tuple[str, str] | None:
+    """A layer, and what it may be given, where one position of what it puts out is used: ``self.head(x)[:, -1]``.
+
+    Of a matrix that would be one of its outputs: the last of several is hardly what is meant, the first may be.
+    """
+    match node:
+        case ast.Subscript(value=ast.Call(args=[given], keywords=[]) as call, slice=ast.Tuple(elts=[every, at, *rest])):
+            if ast.unparse(call.func) not in layers or ast.unparse(every) != ":":
+                return None
+            whole = len(rest) == 1 and ast.unparse(rest[0]) in (":", "...")
+            if (not rest and ast.unparse(at) == "-1") or (whole and isinstance(at, ast.Constant | ast.UnaryOp)):
+                of = ast.unparse(given) if isinstance(given, Place | ast.Call) else f"({ast.unparse(given)})"
+                return ast.unparse(call.func), f"{of}[{ast.unparse(node.slice).strip('()')}]"
+    return None
+
+
+def _joined(statement: ast.stmt, scope: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """That a statement joins what it keeps with what is new, and keeps that."""
+    target, value = _target(statement), _simple(statement)
+    if not isinstance(target, Place) or value is None:
+        return
+    cut, call = _within(value)
+    kept = ast.unparse(target)
+    if call is None or (isinstance(target, ast.Name) and not _grows_in_loop(statement, kept, scope)):
+        return
+    joined, dimension = _joins(call)
+    others = [one for one in joined if kept not in map(ast.unparse, _shorter(one))]
+    if len(others) == len(joined) - 1 and len(others) == 1 and dimension in _AT:
+        yield JOINED_CUT if cut else JOINED, (kept, ast.unparse(others[0]), _AT[dimension])
+
+
+def _within(value: ast.expr) -> tuple[bool, ast.Call | None]:
+    """The call that joins, and whether a piece of what it makes is kept: ``torch.cat([new, kept])[:size].clone()``."""
+    cut = False
+    while True:
+        match value:
+            case ast.Subscript(value=inner):
+                cut, value = True, inner
+            case ast.Call(func=ast.Attribute(value=ast.Subscript() | ast.Call() as inner), args=[]):
+                value = inner
+            case ast.Call() if last_name(value.func) in JOINS and first_name(value.func) in JOINING_PACKAGES | {"np"}:
+                return cut or any(map(_has_slice, _joins(value)[0])), value
+            case _:
+                return cut, None
+
+
+def _joins(call: ast.Call) -> tuple[list[ast.expr], str]:
+    """What a call joins, and along which dimension; "" where that is not clear."""
+    several = call.args and isinstance(call.args[0], ast.List | ast.Tuple)
+    joined = call.args[0].elts if several and isinstance(call.args[0], ast.List | ast.Tuple) else call.args
+    rest = call.args[1:] if several else []
+    named = [one.value for one in call.keywords if one.arg in DIMENSION]
+    given = [*rest, *named]
+    usual = "1" if last_name(call.func) in JOINS_SECOND else "0"
+    return list(joined), ast.unparse(given[0]) if given else usual
+
+
+def _has_slice(value: ast.expr) -> bool:
+    return any(isinstance(one, ast.Subscript) for one in ast.walk(value))
+
+
+def _shorter(value: ast.expr) -> Iterator[ast.expr]:
+    """What is joined, also where it is a piece of something or was computed of it: ``kept[1:]``, ``kept + 1``."""
+    yield value
+    match value:
+        case ast.Subscript(value=inner) | ast.BinOp(left=inner, right=ast.Constant()):
+            yield from _shorter(inner)
+        case ast.Call(func=ast.Attribute(value=inner), args=[]):
+            yield from _shorter(inner)
+
+
+def _grows_in_loop(statement: ast.stmt, name: str, scope: ast.AST) -> bool:
+    """Whether a loop around a statement gives a name no other value, nor is one over what it calls."""
+    if any(isinstance(one, ast.Global | ast.Nonlocal) and name in one.names for one in ast.walk(scope)):
+        return True
+    around = [
+        loop for loop in written_in(scope, but=RUN_ELSEWHERE)
+        if isinstance(loop, Loop) and any(one is statement for one in ast.walk(loop))
+    ]  # fmt: skip
+    if not around:
+        return False
+    loop = around[-1]
+    stores = [*names_stored(ast.walk(loop))].count(name)
+    over = (
+        {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+        if not isinstance(loop, ast.While)
+        else set()
+    )
+    called = {
+        last_name(one.func) for one in ast.walk(loop) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
+    }
+    return stores == 1 and not over & called
+
+
+def _blocks(nodes: Sequence[ast.AST]) -> Iterator[list[ast.stmt]]:
+    for node in nodes:
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(block := getattr(node, name, None), list):
+                yield block
+
+
+def _two_passes(block: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt, tuple[str, ...]]]:
+    """Two backward passes through one graph, one right after the other: what they begin at, added up, needs one."""
+    for first, second in pairwise(block):
+        one, other = _pass(first), _pass(second)
+        if one and other and one[1]:
+            yield first, second, (one[0], other[0])
+
+
+def _pass(statement: ast.stmt) -> tuple[str, bool] | None:
+    """What a backward pass begins at, and whether it keeps the graph; None where it is given more than that."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=begin, attr=name), args=[], keywords=given)):
+            keeps = [one.value for one in given if one.arg == "retain_graph"]
+            if name == BACKWARD and len(keeps) == len(given):
+                return ast.unparse(begin), any(isinstance(one, ast.Constant) and bool(one.value) for one in keeps)
+    return None
+
+
+def _one_by_one(block: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt, tuple[str, ...]]]:
+    """Derivatives of the same by several things, each asked for by itself: one right after the other, but for others.
+
+    One call gives them all, of one pass, as long as nothing else of it changes meanwhile.
+    """
+    together: dict[tuple[str, str], list[tuple[ast.stmt, str, str]]] = {}
+    for statement in [*block, ast.Pass()]:
+        if (found := _derivative(statement)) is not None:
+            name, of, by, rest = found
+            same = together.setdefault((of, rest), [])
+            if by not in [one for _, _, one in same]:
+                same.append((statement, name, by))
+            continue
+        for (of, rest), some in together.items():
+            if len(some) > 1:
+                function, of_what = of.split(" ", 1)
+                names, by_what = [one[1] for one in some], [one[2] for one in some]
+                call = f"{function}({of_what}, ({', '.join(by_what)}){rest})"
+                yield some[0][0], some[-1][0], (", ".join(names), call)
+        together = {}
+
+
+def _derivative(statement: ast.stmt) -> tuple[str, str, str, str] | None:
+    """A name that gets a derivative, the function for it and of what, by what, and what else that is given."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Subscript(
+                value=ast.Call(func=function, args=[of, ast.Name(id=by), *others], keywords=given),
+                slice=ast.Constant(value=0),
+            ),
+        ) if last_name(function) in DERIVES and name not in (by, ast.unparse(of)):
+            rest = [*map(ast.unparse, others), *(f"{one.arg}={ast.unparse(one.value)}" for one in given if one.arg)]
+            return name, f"{ast.unparse(function)} {ast.unparse(of)}", by, "".join(f", {one}" for one in rest)
+    return None

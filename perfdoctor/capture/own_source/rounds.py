@@ -1,0 +1,96 @@
+"""Where a loop of the job's own does something in every n-th of its rounds only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+
+from perfdoctor.capture.own_source.calls import text_of
+from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, arguments, names_stored
+from perfdoctor.knowledge.libraries import GIVES_NUMBERS
+from perfdoctor.recording.own_source import SourceResult, SourceRounds
+from perfdoctor.results.edits import last_name, written_in
+
+# What runs at another time, or in rounds of its own.
+_OTHERS = (*RUN_ELSEWHERE, ast.For, ast.AsyncFor, ast.While)
+
+
+def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[SourceRounds]:
+    """Lines of loops for which a remainder chooses the rounds: below ``if step % 4 == 0``, or behind its ``continue``.
+
+    Args:
+        file: as stacks name it.
+        tree: its syntax.
+        lines: of it; a condition with a secret in it is left out.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
+    """
+    for loop in ast.walk(tree):
+        if not isinstance(loop, Loop):
+            continue
+        for node in written_in(loop, but=_OTHERS):
+            if not (isinstance(node, ast.If) and _asks_remainder(node.test) and text_of(lines, node.test)):
+                continue
+            where, when = _chosen(loop.body, node)
+            if where:
+                last_line = where[-1].end_lineno or where[-1].lineno
+                yield SourceRounds(file, where[0].lineno, last_line, loop.lineno, loop.end_lineno or last_line, when)
+
+
+def _asks_remainder(test: ast.expr) -> bool:
+    """Whether a condition has a remainder in it; ``%`` of a text puts something into it."""
+    return any(
+        isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) and not isinstance(one.left, ast.JoinedStr)
+        and not (isinstance(one.left, ast.Constant) and isinstance(one.left.value, str))
+        for one in ast.walk(test)
+    )  # fmt: skip
+
+
+def _chosen(body: list[ast.stmt], choice: ast.If) -> tuple[list[ast.stmt], str]:
+    """What a condition chooses the rounds of, and which these are; of a ``continue`` below others it is not known."""
+    when = ast.unparse(choice.test)
+    if not isinstance(choice.body[-1], ast.Continue):
+        return choice.body, when
+    return body[body.index(choice) + 1 :] if choice in body else [], f"not ({when})"
+
+
+def find_results(file: str, tree: ast.Module) -> list[SourceResult]:
+    """Calls in loops whose value nobody takes, and that are given numbers read out of tensors.
+
+    Args:
+        file: as stacks name it.
+        tree: its syntax.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
+    """
+    found: set[SourceResult] = set()
+    for loop in (node for node in ast.walk(tree) if isinstance(node, Loop)):
+        inside = [*written_in(loop, but=RUN_ELSEWHERE)]
+        numbers = {name for node in inside for name in _numbers_of(node)}
+        found |= {
+            SourceResult(file, node.lineno, node.end_lineno or node.lineno)
+            for node in inside
+            if isinstance(node, ast.Expr) and _is_given(node.value, numbers)
+        }
+    return sorted(found)
+
+
+def _numbers_of(node: ast.AST) -> Iterator[str]:
+    """The names that a statement gives to what it reads out."""
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None and _reads(node.value):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from names_stored(one for target in targets for one in ast.walk(target))
+
+
+def _is_given(call: ast.expr, numbers: Collection[str]) -> bool:
+    """Whether a call is given numbers, by themselves or in a table or a list that is made for it."""
+    if not isinstance(call, ast.Call):
+        return False
+    given = [one for argument in arguments(call) for one in ast.walk(argument)]
+    return any(map(_reads, given)) or any(isinstance(one, ast.Name) and one.id in numbers for one in given)
+
+
+def _reads(value: ast.AST) -> bool:
+    return any(isinstance(one, ast.Call) and last_name(one.func) in GIVES_NUMBERS for one in ast.walk(value))

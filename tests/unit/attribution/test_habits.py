@@ -1,0 +1,34 @@
+"""What a thread spends on switching the GIL is determined from its switches and its time in the kernel."""
+
+import pytest
+
+from perfdoctor.attribution.habits import gil_switching
+from perfdoctor.knowledge import thresholds
+from perfdoctor.recording.schema import CODE_FREQUENCY
+from perfdoctor.timeline.job import JobTimeline
+from tests.builders import jobs
+
+TRAINER, OTHER = 10, 11
+
+
+def job(*, running: float, user: float, switches: int, holder: int | None) -> JobTimeline:
+    """A main thread that runs and is in user mode for these fractions of the time."""
+    main = jobs.thread(TRAINER, TRAINER, run=running, switches=switches)
+    code = jobs.code(TRAINER, "libtorch_cpu.so", "", int(user * jobs.SECONDS * CODE_FREQUENCY))
+    return jobs.timeline([*jobs.process(TRAINER), *main, *code, *jobs.gil(TRAINER, holder)])
+
+
+def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> None:
+    many = job(running=0.8, user=0.6, switches=10_000, holder=OTHER)
+    assert gil_switching(many, TRAINER) == pytest.approx(0.25, abs=0.01)
+    few = job(running=0.8, user=0.6, switches=1000, holder=OTHER)
+    assert gil_switching(few, TRAINER) == pytest.approx(1000 * thresholds.GIL_SWITCH_S / 0.8, abs=0.001)
+
+
+@pytest.mark.parametrize("holder", [TRAINER, 0, None])
+def test_nobody_else_wants_the_lock(holder: int | None) -> None:
+    assert gil_switching(job(running=0.8, user=0.6, switches=10_000, holder=holder), TRAINER) == 0
+
+
+def test_user_time_is_no_switching() -> None:
+    assert gil_switching(job(running=0.8, user=0.8, switches=10_000, holder=OTHER), TRAINER) < 0.01

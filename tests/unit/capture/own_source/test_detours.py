@@ -1,0 +1,253 @@
+"""What a job's own source does again, or for nothing."""
+
+from textwrap import dedent, indent
+
+import pytest
+
+from perfdoctor.capture.own_source.detours import find_detours
+from perfdoctor.results.edits import parse
+
+LOOP = "import torch, numpy as np\nfor step in range(9):\n"
+
+
+def found(source: str) -> list[tuple[str, str, str, str]]:
+    """The detours of a file: which, what stays, what is new, and how the result is put."""
+    return [(one.way, one.kept, one.new, one.put) for one in find_detours("job.py", parse(source), source.split("\n"))]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("self.keys = torch.cat([self.keys, new])[-size:]", ("joined_cut", "self.keys", "new", "[at]")),
+        ("self.keys = torch.cat((new, self.keys))[:K].clone()", ("joined_cut", "self.keys", "new", "[at]")),
+        ("self.keys = torch.cat([self.keys[1:], new])", ("joined_cut", "self.keys", "new", "[at]")),
+        ("self.keys = torch.cat([zeros(n), self.age + 1])[:K]", None),
+        ("self.age = torch.cat([zeros(n), self.age + 1])[:K]", ("joined_cut", "self.age", "zeros(n)", "[at]")),
+        ("self.seen = torch.cat([self.seen, x], dim=1)", ("joined", "self.seen", "x", "[:, at]")),
+        ("seen = np.concatenate([seen, x.numpy()])", ("joined", "seen", "x.numpy()", "[at]")),
+        ("seen = np.append(seen, x)", ("joined", "seen", "x", "[at]")),
+        # Other things are joined, or it is another value in each round: features of a network, for instance.
+        ("both = torch.cat([seen, x])", None),
+        ("self.keys = torch.cat([a, b, self.keys])", None),
+        ("x = up(x)\nx = torch.cat([x, skip], 1)", None),
+        ("names = names.append(new)", None),
+        ("text = os.path.concat(text, new)", None),
+    ],
+)
+def test_what_is_kept_is_joined_anew(body: str, expected: tuple[str, ...] | None) -> None:
+    assert found(LOOP + indent(body, "    ")) == ([expected] if expected else [])
+
+
+def test_features_are_joined_outside_of_loops_and_by_layers() -> None:
+    assert not found("def forward(self, x, skip):\n    x = torch.cat([x, skip], 1)\n    return x\n")
+    assert not found("for layer in layers:\n    x = torch.cat([x, layer(x)], 1)\n")
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        "F.one_hot(tokens, n).float() @ self.table",
+        "torch.matmul(F.one_hot(tokens, n).to(self.table.dtype), self.table)",
+        "one_hot(tokens, n).float().mm(self.table)",
+    ],
+)
+def test_a_table_is_multiplied_by_ones_and_zeros(product: str) -> None:
+    assert found(f"x = {product}\n") == [("one_hot", "self.table", "tokens", "")]
+    assert not found(f"x = {product.replace('one_hot', 'softmax')}\n")
+
+
+def test_two_passes_go_through_one_graph() -> None:
+    passes = "first.backward(retain_graph=True)\n{}(b + c).backward()\n"
+    assert found(passes.format("")) == [("two_passes", "first", "b + c", "")]
+    assert not found(passes.format("optimizer.step()\n"))
+    assert not found("first.backward()\nsecond.backward()\n")  # of two graphs: one may be freed before the next
+    assert not found("first.backward(retain_graph=True)\nsecond.backward(gradient)\n")
+
+
+DERIVATIVES = """
+u_x = grad(u, x, torch.ones_like(u), create_graph=True)[0]
+{}u_t = grad(u, t, torch.ones_like(u), create_graph=True)[0]
+u_xx = grad(u_x, x, torch.ones_like(u_x), create_graph=True)[0]
+"""
+
+
+def test_derivatives_of_the_same_are_asked_for_one_by_one() -> None:
+    call = "grad(u, (x, t), torch.ones_like(u), create_graph=True)"
+    assert found(DERIVATIVES.format("")) == [("one_by_one", "u_x, u_t", call, "")]
+    assert not found(DERIVATIVES.format("u = u + 1\n"))  # of something else then
+    assert not found("u_x = grad(u, x)[0]\nu_y = grad(u, x)[0]\n")
+    assert not found("u = grad(u, x)[0]\nu_t = grad(u, t)[0]\n")
+
+
+@pytest.mark.parametrize(
+    ("layer", "used", "told"),
+    [
+        ("Linear(8, words)", "self.head(x)[:, -1]", "x[:, -1]"),
+        ("Linear(8, words)", "self.head(self.rnn(x)[0])[:, 0, :]", "(self.rnn(x)[0])[:, 0, :]"),
+        # Of a matrix these are outputs of the layer, and other layers look at all positions.
+        ("Linear(8, words)", "self.head(x)[:, 0]", None),
+        ("Linear(8, 1)", "self.head(x)[:, -1]", None),
+        ("LSTM(8, words)", "self.head(x)[:, -1]", None),
+        ("Linear(8, words)", "self.head(x)", None),
+    ],
+)
+def test_a_layer_computes_what_is_left_out(layer: str, used: str, told: str | None) -> None:
+    head = f"class Net(Module):\n    def __init__(self):\n        self.head = nn.{layer}\n"
+    source = f"{head}    def forward(self, x):\n        return {used}\n"
+    assert found(source) == ([("indexed_late", "self.head", told, "")] if told else [])
+
+
+FORWARD = """
+import math, torch
+WIDTH = 8
+scale = load()
+
+def table(length, width):
+    made = torch.zeros(length, width)
+    for at in range(length):
+        made[at] = math.sin(at)
+    return made
+
+def noise(length):
+    return torch.rand(length)
+
+def scaled(length):
+    return scale * length
+
+class Net(Module):
+    def forward(self, x):
+        batch, length = x.shape[:2]
+        {}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x = x + table(length, WIDTH)", ("table(length, WIDTH)", "length", "")),
+        ("mask = torch.triu(torch.ones(x.shape[1], x.shape[1]), 1).bool()",
+         ("torch.triu(torch.ones(x.shape[1], x.shape[1]), 1).bool()", "x.shape[1]", "mask")),
+        ("at = torch.arange(x.size(1), device=x.device)",
+         ("torch.arange(x.size(1), device=x.device)", "x.size(1), x.device", "at")),
+        # It is made of data, drawn, made of what may change, or written into.
+        ("mask = torch.triu(x)", None),
+        ("x = x + noise(length)", None),
+        ("x = x + scaled(length)", None),
+        ("out = torch.zeros(length)\n        out[0] = x.sum()", None),
+        ("out = torch.zeros(length)\n        out += x", None),
+        ("x = self.table(length)", None),
+        ("mask = wrapped(torch.eye(length))\n        mask[0] = x.sum()", None),
+        ("x = rnn(x, torch.zeros(length).double())", None),
+        ("x = x + torch.eye(length).float().uniform_(0, 1)", None),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_sizes_alone_is_made_again(body: str, expected: tuple[str, ...] | None) -> None:
+    assert found(FORWARD.replace("{}", body)) == ([("made_again", *expected)] if expected else [])
+
+
+def test_what_is_made_before_a_loop_that_trains_is_made_once() -> None:
+    source = dedent(
+        """
+        import torch
+        def train(loader):
+            once = torch.arange(9)
+            for x in loader:
+                again = torch.arange(7)
+                model(x + again).backward()
+        """
+    )
+    assert found(source) == [("made_again", "torch.arange(7)", "", "again")]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("best = copy.deepcopy(model)", True),
+        ("best = copy.deepcopy(model)\nhistory.append(best)", False),
+        ("best = copy.deepcopy(model)\nself.shown = best", False),
+        ("clone = copy.deepcopy(model)\nfit(clone)", False),
+    ],
+)
+def test_a_copy_is_made_into_the_one_before_where_nobody_else_has_that(body: str, told: bool) -> None:
+    """What only has a name in one call of a function is not there in the next one."""
+    source = "def train(model):\n    best = None\n    while True:\n" + indent(body, "        ")
+    assert found(source) == ([("copied", "best", "model", "")] if told else [])
+
+
+def test_other_ways() -> None:
+    assert found("self.best = copy.deepcopy(model)\n") == [("copied", "self.best", "model", "")]
+    assert found("import torch\nx = torch.tensor([rows[i] for i in some], dtype=torch.float32)\n") == [
+        ("listed", "torch.tensor", "[rows[i] for i in some]", "dtype=torch.float32")
+    ]
+    assert not found("x = torch.tensor([2 * i for i in some])\n")
+
+
+PAIR = "for p, q in zip(net.parameters(), target.parameters()):\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "weight"),
+    [
+        ("q.data.copy_(tau * p.data + (1 - tau) * q.data)", "1 - tau"),
+        ("q.data.mul_(1.0 - tau)\nq.data.add_(tau * p.data)", "1.0 - tau"),
+        ("q.data.mul_(1 - tau)\ntorch.add(q.data, p.data, alpha=tau, out=q.data)", "1 - tau"),
+        ("q.mul_(decay).add_(p.detach(), alpha=1 - decay)", "decay"),
+        ("q.data.lerp_(p.data, 1 - decay)", "decay"),
+        ("q.data.lerp_(p.data, 0.5 * rate)", "1 - (0.5 * rate)"),
+        ("q.data = q.data * self.m + p.data * (1. - self.m)", "self.m"),
+        ("q.data.copy_(0.995 * q.data + 0.005 * p.data)", "0.995"),
+        ("q.data.mul_(alpha).add_(1 - alpha, p.data)", "alpha"),
+        # No mean, a plain copy, and something else besides.
+        ("q.data.copy_(0.995 * q.data + 0.05 * p.data)", None),
+        ("q.data = q.data * self.m + p.data * 0.5", None),
+        ("q.data.copy_(p.data)", None),
+        ("q.data.lerp_(p.data, rate)\nseen.append(q)", None),
+        ("q.data = tau * p.data + (1 - tau) * q.data * p.data", None),
+    ],
+)
+def test_the_mean_of_two_models_is_kept_parameter_by_parameter(body: str, weight: str | None) -> None:
+    expected = [("averaged", "target.parameters()", "net.parameters()", weight)] if weight else []
+    assert found(PAIR + indent(body, "    ")) == expected
+    assert not found(PAIR.replace("parameters", "buffers") + indent(body, "    "))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("for p in ps:\n    p.data += -lr * p.grad", ("descended", "ps", "lr", "")),
+        ("for p in ps:\n    p.data.sub_(p.grad.data * 0.1)", ("descended", "ps", "0.1", "")),
+        ("for p in ps:\n    if p.grad is not None:\n        p -= lr * p.grad", ("descended", "ps", "lr", "")),
+        ("for n, p in m.named_parameters():\n    p.data = p.data - lr * p.grad",
+         ("descended", "m.parameters()", "lr", "")),
+        # A step of another kind, and what is no step.
+        ("for p in ps:\n    p.data -= lr * p.grad / (p.grad.norm() + 1)", None),
+        ("for p in ps:\n    log(p.grad.norm())", None),
+        ("for p in ps:\n    p.grad = None", None),
+        ("for x in xs:\n    x += 1", None),
+    ],
+)  # fmt: skip
+def test_parameters_are_moved_one_by_one(source: str, expected: tuple[str, ...] | None) -> None:
+    assert found(source) == ([expected] if expected else [])
+
+
+UPDATE = "for group in groups:\n    for p in group:\n        g, s = p.grad, state[p]\n        "
+MEAN = "s['m'] = b * s['m'] + (1 - b) * g\n        "
+
+
+@pytest.mark.parametrize(
+    ("body", "is_one"),
+    [
+        (MEAN + "p.data = p - lr * s['m']", True),
+        ("if g is not None:\n            " + MEAN + "p.data -= lr * s['m']", True),
+        # In place already; a count; a clipped gradient; what uses no gradient.
+        (MEAN + "p.data.add_(s['m'], alpha=-lr)", False),
+        ("s['m'].mul_(b).add_(g, alpha=1 - b)\n        p.data = p - lr * (s['m'] + g)", False),
+        ("s['t'] = s['t'] + 1", False),
+        ("p.grad = p.grad * (scale / (norm + 1))", False),
+    ],
+)
+def test_an_optimizer_makes_new_tensors_of_what_it_keeps(body: str, is_one: bool) -> None:
+    ways = [one[0] for one in found(UPDATE + body)]
+    assert ways == (["made_new"] if is_one else [])
+    assert not found((UPDATE + body).replace("p.grad", "p.other"))

@@ -16,7 +16,6 @@ are alike, a few are sampled now and then.
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -34,7 +33,7 @@ from perfdoctor.probes.readers.procfs import stat_fields
 from perfdoctor.probes.readers.py_spy import complaint, find_py_spy, knows, missed_stacks
 from perfdoctor.probes.readers.py_spy_run import PySpyRun
 from perfdoctor.probes.readers.training_stacks import TrainingStacks
-from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.clock import NS_PER_S, helpers_s, now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, Unavailable
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
@@ -164,9 +163,9 @@ class StacksProbe:
 
     def _collect_ended(self) -> Iterator[Sample]:
         for pid, segment in list(self._running.items()):
-            before_s = _helpers_s()
+            before_s = helpers_s()
             if segment.run.status is not None:
-                self._learn(segment, _helpers_s() - before_s)
+                self._learn(segment, helpers_s() - before_s)
                 del self._running[pid]
                 yield from self._collect(segment.run)
             elif segment.run.cpu_s() > _OVERRUN * segment.expected_s + _OVERRUN_S:
@@ -352,12 +351,6 @@ class StacksProbe:
                     thread["thread_id"],
                     thread["thread_name"] or "",
                 )
-
-
-def _helpers_s() -> float:
-    """CPU seconds of the helpers that were waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _threads_of(pid: int, root: Path) -> int:

@@ -1,12 +1,11 @@
 """Keeps perfdoctor's own CPU time, its helpers' included, within its budget, by looking less often and at less."""
 
 import os
-import resource
 import time
 from collections.abc import Callable, Container, Iterator
 
 from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
-from perfdoctor.recording.clock import NS_PER_S, seconds
+from perfdoctor.recording.clock import NS_PER_S, helpers_s, seconds
 from perfdoctor.recording.schema import Event
 
 # Of one core, for all that perfdoctor does while it watches: DESIGN allows 5 %, and the end costs something as well.
@@ -47,9 +46,8 @@ def used_so_far(but: Container[int]) -> Used:
     Args:
         but: children that are no helpers, since they belong to the job.
     """
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     running = sum(_ticks_of(child) for child in _children() if child not in but)
-    helpers = round((ended.ru_utime + ended.ru_stime + running / CLOCK_TICKS_PER_S) * NS_PER_S)
+    helpers = round((helpers_s() + running / CLOCK_TICKS_PER_S) * NS_PER_S)
     return Used(time.process_time_ns(), helpers)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.live.budget import NICENESS
 from perfdoctor.live.viewer import show
-from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.clock import helpers_s, now_ns
 from perfdoctor.recording.schema import Reading
 from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.terminal import restore, settings
@@ -79,9 +78,9 @@ class Viewer:
 
     def end(self) -> Iterator[Reading]:
         """Ends it, and says what it has used."""
-        before_s = _helpers_s()
+        before_s = helpers_s()
         end(self._process)
-        yield Reading(now_ns(), "recorder", "perfdoctor", "view_cpu_seconds_total", _helpers_s() - before_s)
+        yield Reading(now_ns(), "recorder", "perfdoctor", "view_cpu_seconds_total", helpers_s() - before_s)
 
 
 @contextmanager
@@ -100,8 +99,3 @@ def viewing(path: Path) -> Iterator[Viewer]:
 def _show(path: Path, wanted: Callable[[], bool]) -> None:
     with for_stream(sys.stdout, quietly=True):  # it is said again where the report is printed
         show(path, beside_recorder=True, wanted=wanted)
-
-
-def _helpers_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
+
+from perfdoctor.recording.clock import helpers_s
 
 # Of one core, for the counting, the windows and the reports together: with what is used ahead the first hour stays
 # below a hundredth.
@@ -19,8 +20,7 @@ _COSTS_S = 1.5
 
 def used_s() -> float:
     """CPU seconds of this process and of those that it has waited for."""
-    helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + helpers.ru_utime + helpers.ru_stime
+    return time.process_time() + helpers_s()
 
 
 class Budget:

@@ -1,5 +1,6 @@
 """The one clock: CLOCK_MONOTONIC in nanoseconds. Other clocks are converted here, at the border."""
 
+import resource
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,6 +14,12 @@ now_ns = time.monotonic_ns
 def seconds(duration_ns: float) -> float:
     """A duration in nanoseconds, in seconds."""
     return duration_ns / NS_PER_S
+
+
+def helpers_s() -> float:
+    """CPU seconds of the processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def epoch_on_the_clock() -> tuple[int, int]:

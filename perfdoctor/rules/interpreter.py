@@ -171,8 +171,8 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
-    helped = _is_helped_by_compiling(case)
-    if helped:
+    compiled_first = _is_helped_by_compiling(case)
+    if compiled_first:
         yield from _compile(case)
     yield from fuse_optimizer(case)
     carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
@@ -180,14 +180,17 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.several_at_once", line=carrying.line)
     else:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
-    if not helped:
+    if not compiled_first:
         yield from _compile(case)
 
 
 def _is_helped_by_compiling(case: Case) -> bool:
-    """Whether most calls can be fused: the optimizer's cannot, nor those of recurrent layers or beside the model."""
+    """Whether most calls can be fused: the optimizer's cannot, nor those of recurrent layers or beside the model.
+
+    On a CPU nobody knows before: a compiled step costs some calls of its own (measured in ``compile_model``'s words).
+    """
     in_passes = case.phase("optimizer") <= sum(map(case.phase, PASSES))
-    return in_passes and not _is_recurrent(case) and not _is_beside(case)
+    return case.uses_gpu and in_passes and not _is_recurrent(case) and not _is_beside(case)
 
 
 def _long_loops(case: Case, cause: str = PYTHON_OVERHEAD) -> Iterator[CostlyLoop]:
@@ -222,7 +225,9 @@ def _compile(case: Case) -> Iterable[Advice]:
         return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
     sharded = case.settings.get("parallel") in SHARDED
-    return off or [advise("interpreter.compile_model", sharded=sharded, recurrent=_is_recurrent(case))]
+    return off or [
+        advise("interpreter.compile_model", sharded=sharded, recurrent=_is_recurrent(case), gpu=case.uses_gpu)
+    ]
 
 
 def _is_recurrent(case: Case) -> bool:

@@ -250,12 +250,13 @@ def done_alone(*, rank: int, lines: tuple[str, ...], share: float, waited: float
     )
 
 
-def compile_model(*, sharded: bool, recurrent: bool) -> Fix:
+def compile_model(*, sharded: bool, recurrent: bool, gpu: bool) -> Fix:
     return fix(
         "编译模型",
         "编译后的模型把许多小算子合并成少数大算子，算子之间没有 Python。"
         "最初几步因此需要一分钟或更久：只有运行较长时间的训练才划算。"
-        + ("循环层（LSTM、GRU、RNN）保持原样：只有模型的其余部分受益。" if recurrent else ""),
+        + ("循环层（LSTM、GRU、RNN）保持原样：只有模型的其余部分受益。" if recurrent else "")
+        + ("" if gpu else "在 CPU 上请先试一试：速度可能翻倍，也可能不变；只有几层的模型反而变慢。"),
     )
 
 

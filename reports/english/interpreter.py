@@ -292,13 +292,14 @@ def done_alone(*, rank: int, lines: tuple[str, ...], share: float, waited: float
     )
 
 
-def compile_model(*, sharded: bool, recurrent: bool) -> Fix:
+def compile_model(*, sharded: bool, recurrent: bool, gpu: bool) -> Fix:
     first = "\n# before fully_shard or FullyShardedDataParallel" if sharded else ""
     rest = " Recurrent layers (LSTM, GRU, RNN) stay as they are: it is for the rest of the model." if recurrent else ""
+    tried = " On a CPU, try it first: it may bring twice the pace, or nothing, and makes a model of few layers slower."
     return Fix(
         "Compile the model",
         "A compiled model runs many small operators as few large ones, without Python between them. The first steps "
-        f"then take a minute or more: it pays off in a run of many minutes.{rest}",
+        "then take a minute or more: it pays off in a run of many minutes." + rest + ("" if gpu else tried),
         "model.compile()  # Python loops in forward are unrolled: compile what a long one repeats instead\n"
         "# of a model of equal blocks, in a fraction of the time: for block in model.layers: block.compile()" + first,
     )

@@ -701,7 +701,7 @@ def blocks_that_are_alike_compile_once() -> None:
     import torch._dynamo
     from torch._dynamo.testing import CompileCounter
 
-    code = advice("interpreter.compile_model", sharded=False, recurrent=False).split("for equal")[0]
+    code = advice("interpreter.compile_model", sharded=False, recurrent=False, gpu=True).split("for equal")[0]
     blocks = code[code.index("for block") :].split("\n")[0]
     counts = []
     for line in ("model.compile()", blocks):

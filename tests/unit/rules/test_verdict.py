@@ -36,7 +36,7 @@ def test_beside_a_gpu_only_what_leaves_it_idle_counts_as_the_hosts() -> None:
     assert first_cause({"cpu.gil_contention": 0.11, "gpu.compute": 0.89}) == "cpu.gil_contention"
 
 
-CALLING = advise("interpreter.compile_model", sharded=False, recurrent=False)
+CALLING = advise("interpreter.compile_model", sharded=False, recurrent=False, gpu=False)
 
 
 @pytest.mark.parametrize(

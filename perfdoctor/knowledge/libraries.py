@@ -159,6 +159,13 @@ CHECKPOINTING = re.compile(
 )
 
 # What calls hooks: of modules, forward ones and those around autograd's, and of tensors.
+# Those that leave it to the first look-up to read where the samples lie, and what looks up.
+LOOK_UPS: Mapping[str, frozenset[str]] = {
+    "tarfile TarFile.open": frozenset((
+        "tarfile TarFile.extractfile", "tarfile TarFile.extract", "tarfile TarFile.getmember",
+        "tarfile TarFile.getmembers", "tarfile TarFile.getnames",
+    )),
+}  # fmt: skip
 CALLS_HOOKS = (
     meaning(r"torch/nn/modules/module\.py", "_call_impl inner", ""),
     meaning(r"torch/autograd/graph\.py", "_engine_run_backward", ""),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import OPENERS, PREPARED, TABLES
+from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
@@ -92,7 +92,9 @@ def _helper_fixes(case: Case, cause: str) -> Iterator[Advice]:
 
 
 def _open_once(case: Case) -> Iterator[Advice]:
-    calls = case.calls_among(INPUT_PREPROCESSING, OPENERS)
+    opened = case.calls_among(INPUT_PREPROCESSING, OPENERS)
+    looked_up = case.calls_among(INPUT_PREPROCESSING, frozenset().union(*(LOOK_UPS.get(call, ()) for call in opened)))
+    calls = opened | looked_up
     share = case.share(INPUT_PREPROCESSING) * sum(calls.values())
     if share >= thresholds.REPORTED_SHARE:
         yield advise("input.open_once", call=max(calls, key=lambda call: calls[call]), share=share)
@@ -108,10 +110,13 @@ def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:
 
 
 def _kind_of_input(below: Mapping[str, float]) -> str:
-    """What the preparation is about by the packages that work at it: ``images``, ``sound`` …; "" where none does."""
+    """What the preparation is about by the packages that work at it: ``images``, ``sound`` …; "" where others do."""
     parts = {kind: sum(below.get(name, 0.0) for name in names) for kind, names in PREPARED.items()}
     kind = max(parts, key=lambda kind: parts[kind])
-    return kind if parts[kind] >= thresholds.DECODING else ""
+    # Tensors are what all kinds become, and the job's own code may be about any.
+    others = {name: part for name, part in below.items() if name not in PREPARED[kind] | {"torch", ""}}
+    mostly_other = max(others.values(), default=0.0) >= thresholds.MOSTLY
+    return kind if parts[kind] >= thresholds.DECODING and not mostly_other else ""
 
 
 def _has_rows(case: Case) -> bool:

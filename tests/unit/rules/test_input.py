@@ -602,6 +602,20 @@ def test_what_opens_a_file_of_many_samples_does_so_once(call: str, part: float, 
     assert ("Open the file of many samples once" in [fix.title for fix in worded_fixes(first(case))]) == advised
 
 
+@pytest.mark.parametrize("opener", ["tarfile TarFile.open", "PIL open"])
+def test_what_is_read_at_the_first_look_up_goes_with_opening(opener: str) -> None:
+    """An archive that is opened once may be looked up in for each sample."""
+    case = replace(job(0.5, 0), library_calls={CAUSE: (("tarfile TarFile.extractfile", 0.7), (opener, 0.06))})
+    told = [fix.why for fix in worded_fixes(first(case)) if fix.title == "Open the file of many samples once"]
+    assert [why.partition(" takes ")[0] for why in told] == ["tarfile TarFile.extractfile"] * opener.startswith("tar")
+
+
+@pytest.mark.parametrize(("other", "decoding"), [("tarfile", False), ("torch", True)])
+def test_decoding_is_not_what_to_make_cheaper_beside_a_library_that_takes_most(other: str, decoding: bool) -> None:
+    case = replace(job(0.5, 0), below={CAUSE: {"PIL": 0.2, other: 0.7}})
+    assert ("image.draft" in " ".join(fix.change for fix in worded_fixes(first(case)))) == decoding
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_stream_needs_shards_for_its_workers(streamed: bool) -> None:
     settings: dict[str, str | float] = {"cores": 16.0, **({"streamed": "yes"} if streamed else {})}

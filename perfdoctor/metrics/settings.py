@@ -34,6 +34,7 @@ dataset              ``tensors`` if samples are rows of tensors in memory (``Ten
                      ``rows of a table`` if they are taken out of a data frame
 optimizer            how it runs over the parameters: ``single``, ``multi`` (foreach) or ``fused``
 loop                 whose training loop it is: ``transformers``, ``lightning``
+evaluation_loop      in whose loop it evaluates, likewise
 others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``; ``update`` is taken
                      from the source where too few stacks were seen
 helpers              how other processes are asked: ``for the model`` or ``for input``

@@ -15,7 +15,9 @@ def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
     share = max(case.share(EVALUATION), case.mean_of("own_evaluating"))
     times = times_rarer(share)
     line = case.hot_line(EVALUATION)
-    bearable, loop, when = thresholds.REPORTED_SHARE, case.loop, rarer(case, "evaluates_when", times)
+    # What a callback of the job's own evaluates, a library's arguments do not change.
+    loop = str(case.settings.get("evaluation_loop", ""))
+    bearable, when = thresholds.REPORTED_SHARE, rarer(case, "evaluates_when", times)
     yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=bearable, loop=loop, when=when)
     yield advise("evaluation.subset", times=times, loop=loop)
     larger = advise("evaluation.larger_batches", loader=case.may_have_loader)

@@ -35,7 +35,7 @@ from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.steps import TraceWindow
 
 # What may be told of a job by frames of libraries in a trace, whose files are named from the search path on.
-_SHOWN_BY_FRAMES = frozenset(("parallel", "tensor_parallel", "loop", "sync_batch_norm"))
+_SHOWN_BY_FRAMES = frozenset(("parallel", "tensor_parallel", "loop", "evaluation_loop", "sync_batch_norm"))
 _SEARCHED = "/site-packages/"
 
 

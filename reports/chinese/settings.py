@@ -51,6 +51,7 @@ NAMES = {
     "backend": "集合通信的后端",
     "optimizer": "优化器的运行方式",
     "loop": "训练循环来自",
+    "evaluation_loop": "评估循环来自",
     "logger": "用库写日志",
     "convolutions": "计算卷积",
     "recurrent": "使用循环层",

@@ -51,6 +51,7 @@ NAMES = {
     "backend": "Collective backend",
     "optimizer": "How the optimizer runs",
     "loop": "Whose training loop it is",
+    "evaluation_loop": "In whose loop it evaluates",
     "logger": "Writes logs through a library",
     "convolutions": "Uses convolutions",
     "recurrent": "Uses recurrent layers",

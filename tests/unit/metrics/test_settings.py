@@ -231,6 +231,7 @@ def test_the_way_is_not_denied_after_few_looks() -> None:
         (Frame("/usr/lib/python3.11/logging/__init__.py", "StreamHandler.emit", 1), "logger", "yes"),
         (Frame("/home/me/logging/__init__.py", "emit", 1), "logger", None),
         (Frame("/usr/lib/python3.11/cProfile.py", "runctx", 1), "watched_by", "cProfile"),
+        (Frame(f"{PACKAGES}/lightning/pytorch/loops/evaluation_loop.py", "run", 1), "evaluation_loop", "lightning"),
         (Frame(f"{PACKAGES}/datasets/arrow_dataset.py", "Dataset.__getitems__", 1), "dataset", "arrow"),
         (Frame(f"{PACKAGES}/pandas/core/indexing.py", "_iLocIndexer.__getitem__", 1), "dataset", "rows of a table"),
         (Frame(f"{PACKAGES}/polars/dataframe/frame.py", "DataFrame.row", 1), "dataset", "rows of a table"),

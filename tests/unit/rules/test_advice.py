@@ -1,5 +1,7 @@
 """Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
 
+import re
+
 import pytest
 
 from perfdoctor.reports.wording import worded_finding
@@ -416,3 +418,10 @@ def test_what_runs_compiled_is_not_told_to_be_compiled() -> None:
     for compiled in (True, False):
         settings: dict[str, str | float] = {"compiled": "yes"} if compiled else {}
         assert ("Compile the model" in titles(finding("cpu.python_overhead", settings=settings))) is not compiled
+@pytest.mark.parametrize("loop", ["lightning", "transformers"])
+def test_what_a_callback_evaluates_no_argument_of_the_library_changes(loop: str) -> None:
+    code = changes(finding("cpu.evaluation", share=0.36, settings={"loop": loop}))
+    assert "evaluate()" in code
+    assert not re.search("check_val|limit_val|eval_steps|eval_dataset", code)
+
+

@@ -21,6 +21,7 @@ Activity = Literal[
     "sampling",  # it draws the indices of batches
     "compiling",  # torch.compile compiles its model
     "recompiling",  # of that, again
+    "profiling",  # torch.profiler begins to record, ends, or sorts what it has recorded
     "recomputing",  # checkpointed blocks run their forward pass again
     "updating",  # the optimizer's step is interpreter and dispatch
     "clipping",  # gradients are clipped or scaled back
@@ -35,6 +36,7 @@ _BY_DETAIL: dict[str, Activity] = {
     PREPARES: "fetching",
     "sampling": "sampling",
     "compile": "compiling",
+    "profile": "profiling",
     "recompute": "recomputing",
     "clip": "clipping",
 }

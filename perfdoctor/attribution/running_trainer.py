@@ -83,7 +83,7 @@ def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
 
 _BY_DETAIL = {"loader start": WORKER_STARTUP, **dict.fromkeys(LOADER_WAITS, DATA_TRANSFER)}
 # Whether all ranks wait for bytes or for messages is determined at the end, from the whole recording.
-_BY_DETAIL_OUTSIDE_DATA = {"compile": PYTHON_OVERHEAD, "collective": BANDWIDTH}
+_BY_DETAIL_OUTSIDE_DATA = {"compile": PYTHON_OVERHEAD, "profile": PYTHON_OVERHEAD, "collective": BANDWIDTH}
 
 
 def _at_barrier(context: Context, seen: Observation) -> tuple[Causes, Causes]:

@@ -38,7 +38,6 @@ _PROFILED = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 
 # What every step of a job runs: code of its own, PyTorch, and what Python itself makes (as ``package_of`` names them).
 OF_A_STEP = frozenset(("", "torch", "python"))
-FORMAT_TRACEBACKS = ("traceback", "linecache")  # as autograd's anomaly detection does at every operator
 
 
 def is_library(file: str) -> bool:
@@ -207,6 +206,12 @@ COMPILING = (
         "compile",
     ),
 )
+# torch.profiler, when it begins to record, ends, and sorts what it has recorded; not its marks around operators
+_RECORDS = "start_trace stop_trace export_chrome_trace _parse_kineto_results _ensure_function_events"
+PROFILING = (
+    meaning(r"torch/(?:profiler|autograd)/profiler\.py", _RECORDS, "other", "profile"),
+    meaning(r"torch/autograd/profiler_util\.py", "", "other", "profile"),
+)
 SAVING_ARRAYS = (
     # numpy.save, numpy.savez …
     meaning(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
@@ -237,6 +242,7 @@ DOMINANT: tuple[tuple[FrameMeaning, ...], ...] = (
     (*SAVING, *LOGGING),
     DATA,
     COMPILING,
+    PROFILING,
     SAVING_ARRAYS,
     METRICS,
     DATA_PARALLEL,
@@ -295,10 +301,6 @@ ASKS = (
     meaning(r"multiprocessing/pool\.py", "map starmap apply", ""),
     meaning(r"concurrent/futures/process\.py", "map submit", ""),
 )
-
-# Layers of torch's that compute one piece of a sequence at a time; torch.nn has one for all of them beside each
-# (torch/nn/modules/rnn.py).
-CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "RNNCell": "RNN"}
 
 # Frames that do nothing but wait when they are innermost.
 ONLY_WAITING = (

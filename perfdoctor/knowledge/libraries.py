@@ -156,6 +156,13 @@ OPENERS = frozenset((
     "zipfile ZipFile", "tarfile TarFile.open", "h5py File", "pyarrow ParquetFile", "pandas HDFStore",
     "zarr open", "zarr open_group", "xarray open_dataset", "rasterio open",
 ))  # fmt: skip
+# Those that leave it to the first look-up to read where the samples lie, and what looks up.
+LOOK_UPS: Mapping[str, frozenset[str]] = {
+    "tarfile TarFile.open": frozenset((
+        "tarfile TarFile.extractfile", "tarfile TarFile.extract", "tarfile TarFile.getmember",
+        "tarfile TarFile.getmembers", "tarfile TarFile.getnames",
+    )),
+}  # fmt: skip
 # Those that hold tables whose rows the job takes by itself.
 TABLES = frozenset(("pandas", "polars"))
 
@@ -167,13 +174,6 @@ CHECKPOINTING = re.compile(
 )
 
 # What calls hooks: of modules, forward ones and those around autograd's, and of tensors.
-# Those that leave it to the first look-up to read where the samples lie, and what looks up.
-LOOK_UPS: Mapping[str, frozenset[str]] = {
-    "tarfile TarFile.open": frozenset((
-        "tarfile TarFile.extractfile", "tarfile TarFile.extract", "tarfile TarFile.getmember",
-        "tarfile TarFile.getmembers", "tarfile TarFile.getnames",
-    )),
-}  # fmt: skip
 CALLS_HOOKS = (
     meaning(r"torch/nn/modules/module\.py", "_call_impl inner", ""),
     meaning(r"torch/autograd/graph\.py", "_engine_run_backward", ""),
@@ -183,6 +183,10 @@ CALLS_HOOKS = (
 OWN_OPERATORS = meaning(r"torch/autograd/function\.py", "", "")
 
 # Calls in the job's own source that are looked for.
+# Layers of torch's that compute one piece of a sequence at a time; torch.nn has one for all of them beside each
+# (torch/nn/modules/rnn.py).
+CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "RNNCell": "RNN"}
+FORMAT_TRACEBACKS = ("traceback", "linecache")  # as autograd's anomaly detection does at every operator
 LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
 # Those of torch.optim that have ``fused`` (its documentation, "Algorithms"), and as what ``update`` names them.
 UPDATES = {"Adam": ADAM, "AdamW": ADAM, "SGD": "SGD", "Adagrad": ADAGRAD}

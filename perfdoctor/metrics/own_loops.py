@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import CELLS, Frame, is_own, package_of
+from perfdoctor.knowledge.frames import Frame, is_own, package_of
+from perfdoctor.knowledge.libraries import CELLS
 from perfdoctor.recording.own_source import SourceLoop
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks

@@ -82,6 +82,7 @@ GAINS: Mapping[str, Estimate] = {
     "helpers.send_arrays": estimates.UP_TO_ALL,
     # Python.
     "optimizer.on_gpu": estimates.value("share", 0.0),
+    "profiling.record_few_steps": estimates.without_profiling,
     "interpreter.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "optimizer.fused": optimizer.by_fused_update,
     "optimizer.compiled": optimizer.by_fused_update,

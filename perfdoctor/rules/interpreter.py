@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
-from perfdoctor.knowledge.frames import CELLS, FORMAT_TRACEBACKS, OF_A_STEP
-from perfdoctor.knowledge.libraries import SHARDED
+from perfdoctor.knowledge.frames import OF_A_STEP
+from perfdoctor.knowledge.libraries import CELLS, FORMAT_TRACEBACKS, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
@@ -20,6 +20,9 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
     """Takes away what is for debugging and slows down every call."""
     if _detects_anomalies(case):
         yield advise("interpreter.no_anomaly_detection")
+    profiling = case.mean_of("own_profiling")
+    if profiling >= thresholds.REPORTED_SHARE:
+        yield advise("profiling.record_few_steps", share=profiling)
     if watcher := case.settings.get("watched_by"):
         yield advise("interpreter.stop_watching", watcher=watcher)
     for name, level in environment.DEBUGGING.items():

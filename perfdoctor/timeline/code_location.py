@@ -38,7 +38,7 @@ class CodeLocation:
         phase: one of ``perfdoctor.knowledge.frames.PHASES``.
         detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
             ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
-            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``,
+            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``, ``profile``,
             ``recompute`` (of a forward pass, in the backward pass), ``clip`` (gradients are clipped or scaled back),
             ``ALLOCATOR`` (PyTorch's gives a device's memory back), ``PREPARES``, ``AFTERWARDS``, ``HOOK`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).

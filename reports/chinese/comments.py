@@ -177,6 +177,9 @@ _DATA = {
 }
 
 _PYTHON = {
+    "one cycle: without repeat=1 there is always a next one; profiler.step() belongs at the end of each step": (
+        "一个周期：没有 repeat=1 就总会有下一个周期；profiler.step() 应放在每个训练步的末尾"
+    ),
     "once": "只做一次",
     "once, after model and data are set up": "只做一次，在模型和数据准备好之后",
     "on all ranks in the same step, or every rank waits for each pause of any": (

@@ -26,6 +26,7 @@ _THREADS = {
         "训练进程{}在循环本身、调用模型之前准备批次"
     ),
     "trainer{} clipping its gradients or scaling them back": "训练进程{}裁剪梯度或还原其缩放",
+    "trainer{} in torch.profiler, for what it has recorded": "训练进程{}在 torch.profiler 中处理所记录的内容",
     "trainer{} in forward passes that checkpointed blocks run again": "训练进程{}再跑一遍激活重计算模块的前向传播",
     "trainer{} compiling its model (torch.compile)": "训练进程{}编译模型（torch.compile）",
     "trainer{} compiling it again, after its first step": "训练进程{}在第一步之后重新编译模型",

@@ -33,8 +33,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from perfdoctor.knowledge.frames import CELLS
-from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER
+from perfdoctor.knowledge.libraries import CELLS, LOADER_OF_EVALUATION, LOADER_OF_TRAINER
 from perfdoctor.results.edits import more_rarely
 from tests.advice.printed import advice
 

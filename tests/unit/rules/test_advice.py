@@ -87,6 +87,14 @@ def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
     assert title not in titles(finding("cpu.python_overhead", below={"traceback": 0.01, "torch": 0.9}))
 
 
+def test_a_profiler_that_is_left_on_is_named_first_and_a_short_profile_is_not() -> None:
+    title = "Let torch.profiler record a few steps only"
+    left_on = finding("cpu.python_overhead", trainer={"own_profiling": 0.4})
+    assert titles(left_on)[0] == title
+    assert left_on.predicted_speedup == pytest.approx(1 / 0.6)
+    assert title not in titles(finding("cpu.python_overhead", trainer={"own_profiling": 0.04}))
+
+
 def test_launch_blocking_comes_first_where_it_is_set() -> None:
     for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
         assert titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0] == "Unset CUDA_LAUNCH_BLOCKING"
@@ -409,7 +417,7 @@ def test_trainers_that_share_a_lock_are_told_to_hold_it_for_the_update_only() ->
     ],
 )  # fmt: skip
 def test_an_evaluation_is_changed_where_its_loop_takes_it(loop: str, rarer: str, part: str, larger: str) -> None:
-    settings: dict[str, str | float] = {"loop": loop} if loop else {}
+    settings: dict[str, str | float] = {"loop": loop, "evaluation_loop": loop} if loop else {}
     code, times = changes(finding("cpu.evaluation", share=0.36, settings=settings)), times_rarer(0.36)
     assert [text.format(times) for text in (rarer, part, larger) if text.format(times) not in code] == []
 
@@ -418,10 +426,10 @@ def test_what_runs_compiled_is_not_told_to_be_compiled() -> None:
     for compiled in (True, False):
         settings: dict[str, str | float] = {"compiled": "yes"} if compiled else {}
         assert ("Compile the model" in titles(finding("cpu.python_overhead", settings=settings))) is not compiled
+
+
 @pytest.mark.parametrize("loop", ["lightning", "transformers"])
 def test_what_a_callback_evaluates_no_argument_of_the_library_changes(loop: str) -> None:
     code = changes(finding("cpu.evaluation", share=0.36, settings={"loop": loop}))
     assert "evaluate()" in code
     assert not re.search("check_val|limit_val|eval_steps|eval_dataset", code)
-
-

@@ -112,6 +112,10 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, Frame(f"{TORCH}/optim/lbfgs.py", "step", 300), MODULE], "forward", ""),
         ([MAIN, ADAM, CLOSURE, Frame("/home/me/module.py", "Net.training_step", 30)], "other", ""),
         ([MAIN, ADAM, CLOSURE, MODULE], "forward", ""),
+        ([MAIN, Frame(f"{TORCH}/autograd/profiler_util.py", "EventList.table", 280)], "other", "profile"),
+        ([MAIN, Frame(f"{TORCH}/autograd/profiler.py", "profile._parse_kineto_results", 440)], "other", "profile"),
+        # a mark around an operator
+        ([MAIN, Frame(f"{TORCH}/autograd/profiler.py", "record_function.__enter__", 760)], "other", ""),
         ([MAIN, Frame(f"{LIGHTNING}/pytorch/loggers/csv_logs.py", "CSVLogger.save", 80)], "logging", ""),
         ([MAIN, Frame(f"{LIGHTNING}/fabric/utilities/cloud_io.py", "_atomic_save", 117)], "saving", ""),
     ],

@@ -1,4 +1,4 @@
-"""What was watched, its settings, and what watching it cost, as rows of a report."""
+"""What was watched, its settings, how long its steps take, and what watching it cost, as rows of a report."""
 
 from __future__ import annotations
 

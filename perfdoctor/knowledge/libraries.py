@@ -1,7 +1,8 @@
 """What a job uses, as frames of well-known libraries show once they are seen, and as its own source calls them.
 
 It decides which advice fits a job: how its ranks share the model, how its optimizer runs, what its input is made of.
-Calls that are looked for in its source are those whose arguments advice changes, and those that train.
+Calls that are looked for in its source are those whose arguments advice changes, and those that train, draw at random
+or give results away. Below them are the loops of libraries that evaluate, and what libraries do with results.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""CPU cores: threads that queue for them, and a quota on them."""
+"""CPU cores: threads that queue for them, how many the arithmetic has, and a quota on them."""
 
 from collections.abc import Iterable, Iterator
 

@@ -260,6 +260,9 @@ _COPIES = ("read", "write")
 def hardly_copying(processes: Iterable[Process], threads: JobThreads, counters: Counters) -> frozenset[int]:
     """Those whose read and write calls can take no more than a small part of their main thread's CPU time.
 
+    A process that waits for its next request most of the time has nearly all its stacks in that wait, so the stack
+    nearest to an instant in which it runs is one of waiting, although it does its work.
+
     Args:
         processes: of the job.
         threads: their threads.

@@ -1,4 +1,4 @@
-"""What kind of program a rank runs: what launches its work, whether it trains, and where it runs."""
+"""What kind of program a rank runs: what launches its work, whether it trains, where it runs, and what it exchanges."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ _ATTRIBUTION, _TIMELINE = "perfdoctor.attribution", "perfdoctor.timeline"
 MECHANISMS: dict[str, Change] = {
     "loop positions (prepares, afterwards)": Change(f"{_TIMELINE}.stacks", "with_loop_positions", "second"),
     "stand-ins for failed stack samples": Change(f"{_TIMELINE}.locator", "find_failed", "none"),
-    "stacks that fit the state": Change(f"{_TIMELINE}.stack_states", "StackStates.likelihood", "one"),
+    "stacks that fit the state": Change(f"{_TIMELINE}.locator", "_fits", "first"),
+    "how likely a state is at a stack": Change(f"{_TIMELINE}.stack_states", "StackStates.likelihood", "one"),
     "weighing samples by the kernel's clocks": Change(f"{_ATTRIBUTION}.attribute", "as_counted", "first"),
     "GIL switches": Change(f"{_ATTRIBUTION}.habits", "gil_switching", "zero"),
     "memory copied after forks": Change(f"{_ATTRIBUTION}.habits", "read_forks", "empty"),

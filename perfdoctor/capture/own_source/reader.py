@@ -160,7 +160,8 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     from perfdoctor.capture.own_source.draws import find_draws
     from perfdoctor.capture.own_source.loops import find_loops
     from perfdoctor.capture.own_source.read_outs import find_read_outs
-    from perfdoctor.capture.own_source.rounds import find_results, find_rounds
+    from perfdoctor.capture.own_source.results import find_results
+    from perfdoctor.capture.own_source.rounds import find_rounds
     from perfdoctor.capture.own_source.state import find_stateful
 
     yield from find_calls(file, tree, lines)

@@ -4,7 +4,7 @@ from textwrap import indent
 
 import pytest
 
-from perfdoctor.capture.own_source.rounds import find_results
+from perfdoctor.capture.own_source.results import find_results
 from perfdoctor.results.edits import parse
 
 

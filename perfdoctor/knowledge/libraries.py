@@ -36,11 +36,13 @@ def _use(setting: str, value: str, file: str, functions: str = "") -> Use:
     return Use(setting, value, re.compile(rf"/{file}$"), frozenset(functions.split()))
 
 
-# What a job records its own operators with.
-TORCH_PROFILER = "torch.profiler"
-# Where Lightning and the Trainer of transformers evaluate.
-_LIGHTNING_EVALUATES = r"(?:lightning/pytorch|pytorch_lightning)/loops/(?:evaluation|prediction)_loop\.py"
-_EVALUATES = "evaluate predict evaluation_loop prediction_loop"
+# Where Lightning (validation during a fit, Trainer.validate, .test and .predict) and the Trainer of transformers
+# (.evaluate and .predict) evaluate: file and functions.
+_LIGHTNING_EVALUATES = (r"(?:lightning/pytorch|pytorch_lightning)/loops/(?:evaluation|prediction)_loop\.py", "")
+_TRANSFORMERS_EVALUATES = (
+    rf"{INSTALLED}/transformers/trainer(?:_seq2seq)?\.py",
+    "evaluate predict evaluation_loop prediction_loop",
+)
 # How the ranks of a job share the model.
 DEEPSPEED, MEGATRON, FULLY_SHARD, FSDP, DDP = "deepspeed", "megatron", "fully_shard", "fsdp", "ddp"
 # Of these, where no rank has the whole model. Megatron's optimizer may be split over ranks, its model is by layers.
@@ -103,8 +105,8 @@ USES: tuple[Use, ...] = (
     _use("loop", "transformers", rf"{INSTALLED}/transformers/trainer\.py"),
     _use("loop", "lightning", rf"{INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
     # and whether it evaluates in that library's loop, or calls its model by itself
-    _use("evaluation_loop", "transformers", rf"{INSTALLED}/transformers/trainer(?:_seq2seq)?\.py", _EVALUATES),
-    _use("evaluation_loop", "lightning", _LIGHTNING_EVALUATES),
+    _use("evaluation_loop", "transformers", *_TRANSFORMERS_EVALUATES),
+    _use("evaluation_loop", "lightning", *_LIGHTNING_EVALUATES),
     # the standard library's loggers
     _use("logger", "yes", r"lib(?:64)?/python3\.\d+/logging/.*\.py"),
     # torch.nn.Conv2d …
@@ -267,14 +269,8 @@ DRAWING_TRANSFORM = "Random"
 
 # Loops of libraries that call a model without training it: what is called below them serves an evaluation.
 EVALUATION_LOOPS = (
-    # Lightning's validation during a fit, Trainer.validate, .test and .predict
-    meaning(_LIGHTNING_EVALUATES, "", "evaluation"),
-    # transformers.Trainer.evaluate and .predict
-    meaning(
-        rf"{INSTALLED}/transformers/trainer(?:_seq2seq)?\.py",
-        _EVALUATES,
-        "evaluation",
-    ),
+    meaning(*_LIGHTNING_EVALUATES, "evaluation"),
+    meaning(*_TRANSFORMERS_EVALUATES, "evaluation"),
     # fastai's Learner.fit and .validate
     meaning(rf"{INSTALLED}/fastai/learner\.py", "_do_epoch_validate", "evaluation"),
     # ultralytics' validators, sentence_transformers' evaluators, detectron2's

@@ -1,6 +1,5 @@
-"""The one clock: CLOCK_MONOTONIC in nanoseconds. Other clocks are converted here, at the border."""
+"""The one clock: CLOCK_MONOTONIC in nanoseconds. Other clocks are converted here, at the border; and CPU time used."""
 
-import resource
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,6 +17,8 @@ def seconds(duration_ns: float) -> float:
 
 def helpers_s() -> float:
     """CPU seconds of the processes that this one has started and waited for."""
+    import resource  # for Unix alone, and for whoever watches: recordings are read elsewhere, too
+
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

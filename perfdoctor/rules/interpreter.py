@@ -174,8 +174,8 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
-    compiled_first = _is_helped_by_compiling(case)
-    if compiled_first:
+    surely = _surely_gains_by_compiling(case)
+    if surely:
         yield from _compile(case)
     yield from fuse_optimizer(case)
     carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
@@ -183,14 +183,14 @@ def _call_less(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.several_at_once", line=carrying.line)
     else:
         yield advise("interpreter.larger_batch", loader=case.may_have_loader)
-    if not compiled_first:
+    if not surely:
         yield from _compile(case)
 
 
-def _is_helped_by_compiling(case: Case) -> bool:
+def _surely_gains_by_compiling(case: Case) -> bool:
     """Whether most calls can be fused: the optimizer's cannot, nor those of recurrent layers or beside the model.
 
-    On a CPU nobody knows before: a compiled step costs some calls of its own (measured in ``compile_model``'s words).
+    On a CPU nobody knows before, since a compiled step costs calls of its own (docs/accuracy-advice.md).
     """
     in_passes = case.phase("optimizer") <= sum(map(case.phase, PASSES))
     return case.uses_gpu and in_passes and not _is_recurrent(case) and not _is_beside(case)

@@ -55,8 +55,9 @@ class Verdict(NamedTuple):
     whole: Mapping[str, Any]
 
 
-def _none(*_: Any, **__: Any) -> None:
-    return None
+def _gives(make: Callable[[], Any]) -> Callable[..., Any]:
+    """A function that answers with the same whatever it is asked."""
+    return lambda *_, **__: make()
 
 
 def _first(value: Any, *_: Any, **__: Any) -> Any:
@@ -67,42 +68,23 @@ def _second(_: Any, value: Any, *__: Any, **___: Any) -> Any:
     return value
 
 
-def _zero(*_: Any, **__: Any) -> float:
-    return 0.0
-
-
-def _one(*_: Any, **__: Any) -> float:
-    return 1.0
-
-
-def _list(*_: Any, **__: Any) -> list[Any]:
-    return []
-
-
-def _set(*_: Any, **__: Any) -> frozenset[Any]:
-    return frozenset()
-
-
-def _mapping(*_: Any, **__: Any) -> dict[Any, Any]:
-    return {}
-
-
-def _no(*_: Any, **__: Any) -> bool:
-    return False
-
-
-def _empty(*_: Any, **__: Any) -> tuple[()]:
-    return ()
-
-
 def _joined(_: Any, value: Any, *__: Any, **___: Any) -> Any:
     return [one for some in value for one in some]
 
 
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
-    "none": _none, "first": _first, "second": _second, "zero": _zero, "no": _no, "empty": _empty,
-    "joined": _joined, "one": _one, "list": _list, "mapping": _mapping, "set": _set,
-}  # fmt: skip
+    "none": _gives(lambda: None),
+    "no": _gives(bool),
+    "zero": _gives(float),
+    "one": _gives(lambda: 1.0),
+    "empty": _gives(tuple),
+    "list": _gives(list),
+    "set": _gives(frozenset),
+    "mapping": _gives(dict),
+    "first": _first,
+    "second": _second,
+    "joined": _joined,
+}
 _ATTRIBUTION, _TIMELINE = "perfdoctor.attribution", "perfdoctor.timeline"
 # A mechanism by its name, and how it is switched off.
 MECHANISMS: dict[str, Change] = {
@@ -171,7 +153,10 @@ def apply(change: Change | None) -> None:
                 setattr(module, table, kept)
     else:
         holder, _, name = change.name.rpartition(".")
-        setattr(getattr(module, holder) if holder else module, name, REPLACEMENTS[change.value])
+        target = getattr(module, holder) if holder else module
+        if not hasattr(target, name):
+            raise AttributeError(f"{change.module} has no {change.name}: mend the table of mechanisms")
+        setattr(target, name, REPLACEMENTS[change.value])
 
 
 def replay(change: Change | None, folder: str) -> dict[str, Verdict]:

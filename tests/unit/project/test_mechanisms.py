@@ -1,4 +1,4 @@
-"""What is switched off to weigh it is there: a name that has moved would leave its mechanism on."""
+"""What is switched off to weigh it is there: whoever moves it learns so before somebody weighs it."""
 
 import importlib
 from operator import attrgetter

@@ -49,6 +49,7 @@ class Cores:
     def __init__(self, root: Path, files: KeptFiles) -> None:
         self.allowed: dict[int, frozenset[int]] = {}
         self._asked_ns: dict[int, int] = {}
+        self._told: dict[int, dict[str, frozenset[int]]] = {}
         self._root = root
         self._files = files
         self._online = _online(root)
@@ -89,15 +90,18 @@ class Cores:
             pids: processes of the job.
         """
         for pid in self._asked_ns.keys() - set(pids):
-            del self._asked_ns[pid]
-            del self.allowed[pid]
+            del self._asked_ns[pid], self.allowed[pid], self._told[pid]
         due = [pid for pid in pids if time_ns >= self._asked_ns.get(pid, 0) + _AGAIN_NS or pid not in self._asked_ns]
         for pid in sorted(due, key=lambda pid: self._asked_ns.get(pid, 0))[:_PROCESSES_ASKED]:
-            before, cores = self.allowed.get(pid), self._allowed(pid)
-            self.allowed[pid] = cores
-            self._asked_ns[pid] = time_ns
-            if cores and before != cores:
-                yield Fact(time_ns, "cpu", f"pid:{pid}", "affinity", core_text(cores))
+            masks, before = self._masks(pid), self._told.get(pid, {})
+            cores = frozenset().union(*masks.values())
+            threads = {f"tid:{tid}": mask for tid, mask in masks.items()}
+            narrow = {thread: mask for thread, mask in threads.items() if mask != cores or thread in before}
+            self.allowed[pid], self._asked_ns[pid] = cores, time_ns
+            self._told[pid] = {f"pid:{pid}": cores, **narrow}
+            for subject, mask in self._told[pid].items():
+                if mask and before.get(subject) != mask:
+                    yield Fact(time_ns, "cpu", subject, "affinity", core_text(mask))
             yield Reading(time_ns, "cpu", f"pid:{pid}", "allowed_cores", len(cores) or None)
 
     def clock(self, time_ns: int, running: Iterable[int] | None) -> Iterator[Reading]:
@@ -129,15 +133,16 @@ class Cores:
         except OSError:
             return None
 
-    def _allowed(self, pid: int) -> frozenset[int]:
-        cores = self._mask(f"proc/{pid}/status")
-        if cores >= frozenset(self._online):
-            return cores
+    def _masks(self, pid: int) -> dict[int, frozenset[int]]:
+        """The masks of a process's threads, by thread; of its main one only, where that may run everywhere."""
+        main = {pid: self._mask(f"proc/{pid}/status")}
+        if main[pid] >= frozenset(self._online):
+            return main
         try:
             threads = os.listdir(self._root / f"proc/{pid}/task")[:_THREADS_ASKED]
         except OSError:
-            return cores
-        return cores.union(*(self._mask(f"proc/{pid}/task/{thread}/status") for thread in threads))
+            return main
+        return main | {int(thread): self._mask(f"proc/{pid}/task/{thread}/status") for thread in threads}
 
     def _mask(self, status: str) -> frozenset[int]:
         try:

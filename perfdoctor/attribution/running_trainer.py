@@ -100,7 +100,7 @@ def _at_barrier(context: Context, seen: Observation) -> tuple[Causes, Causes]:
         return mix, {}
     # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
     delay = min(1.0, lacking / thresholds.SURE_DELAY)
-    why = job.cpu.delay_parts(seen.time_ns)
+    why = job.cpu.delay_parts(seen.pid, seen.time_ns)
     causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
     causes[arithmetic(location)] += spin * (1 - delay * sum(why.values()))
     queued = Amounts({cause: spin * delay * weight for cause, weight in why.items() if weight > 0})

@@ -135,7 +135,7 @@ def running(
         in_step: it is in a phase of training, which saves nothing: what the kernel works there has other reasons.
     """
     delay = state.delay_fraction
-    why = job.cpu.delay_parts(time_ns) if delay >= thresholds.RUN_QUEUE_DELAY else {}
+    why = job.cpu.delay_parts(pid, time_ns) if delay >= thresholds.RUN_QUEUE_DELAY else {}
     kernel, kernel_cause = job.storage.at(pid, time_ns)
     if in_step and kernel_cause == CHECKPOINT_WRITE:
         kernel, kernel_cause = 0.0, ""

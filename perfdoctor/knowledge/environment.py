@@ -24,6 +24,10 @@ POOL_THREADS = "OMP_NUM_THREADS"
 POOL_THREADS_TOO = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Whether threads of that pool that have nothing to do spin or sleep (OpenMP 5.0, 6.7).
 POOL_WAITING = "OMP_WAIT_POLICY"
+# Each binds threads of a pool to cores, the main thread with them, and those of every rank to the same (OpenMP 5.0,
+# 6.4; the manuals of libgomp and of Intel's OpenMP).
+BINDS_THREADS = ("OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+BINDS_NOTHING = ("none", "disabled")
 # Of memory, on x86-64 and most ARM; where it is larger, what is counted in pages is told as less than it is.
 PAGE_BYTES = 4096
 # glibc then gives no memory back to the kernel when it is freed, and takes large pieces from what it kept (mallopt(3)).

@@ -9,7 +9,7 @@ cores                cores that the job may use: the smaller of affinity mask an
 physical_cores       of these, as many as there are of hardware: half of the mask, where each has two threads; absent
                      where each has one
 host_cores           logical cores of the host
-affinity_cores       size of the trainer's affinity mask
+affinity_cores       on how many cores a trainer computes, by the masks of its threads
 quota_cores          CPU quota; absent where there is none
 memory_bytes         memory of the host
 kernel               of the host, as ``uname -r`` reports it
@@ -87,6 +87,7 @@ from perfdoctor.metrics.names import Trainers
 from perfdoctor.metrics.own_source import AccumulatingLoop, accumulating_loop, made_of_state, unused_pass, when_done
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
+from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.readings import Readings
 
@@ -115,7 +116,7 @@ def read_settings(recording: Recording, threads: JobThreads, trainers: Trainers)
     """
     readings = Readings(recording)
     settings: Settings = {"trainers": float(len(trainers))}
-    settings.update(_cores(readings, trainers))
+    settings.update(_cores(readings, Affinity(recording.facts, threads), trainers))
     settings.update(_workers(recording, trainers))
     settings.update(_threads(threads, recording.end_ns, trainers))
     settings.update(_gpus(readings))
@@ -233,12 +234,16 @@ def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:
             yield from (job.stacks.frames[number] for number in series.stacks.tolist() if number >= 0)
 
 
-def _cores(readings: Readings, trainers: Trainers) -> Settings:
+def _cores(readings: Readings, affinity: Affinity, trainers: Trainers) -> Settings:
     found: Settings = {}
-    masks = [mask for pid, _ in trainers if (mask := readings.maximum(f"pid:{pid}", "allowed_cores")) is not None]
+    pids = [pid for pid, _ in trainers]
+    seen = [len(affinity.of_process(pid)) or readings.maximum(f"pid:{pid}", "allowed_cores") for pid in pids]
+    masks = [float(mask) for mask in seen if mask is not None]
     quotas = [quota for group in readings.subjects("cgroup:") if (quota := readings.mean(group, "quota_cores"))]
     limits = [limit for group in readings.subjects("cgroup:") if (limit := readings.mean(group, "limit_bytes"))]
     usable = readings.maximum("job", "usable_cores")
+    if usable is not None and (computing := affinity.of_job()):
+        usable = min(usable, float(len(computing)))
     host = _number(readings.fact("host", "logical_cores"))
     if masks:
         found["affinity_cores"] = max(masks)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.causes import CONTENTION, INPUT_CAUSES, THROTTLED
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import POOL_THREADS
+from perfdoctor.knowledge.environment import BINDS_NOTHING, BINDS_THREADS, POOL_THREADS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.neighbours import by_neighbours, has_neighbours, is_crowded
@@ -114,9 +114,21 @@ def _has_narrow_mask(case: Case) -> bool:
 
 
 def _widen_mask(case: Case) -> Iterator[Advice]:
-    if _has_narrow_mask(case):
-        allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
-        yield advise("cores.wider_mask", allowed=allowed, host=host, idle=(host or 0.0) - (busy or 0.0))
+    if not _has_narrow_mask(case):
+        return
+    allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
+    idle, binding = (host or 0.0) - (busy or 0.0), _binding(case)
+    if binding is None:
+        yield advise("cores.wider_mask", allowed=allowed, host=host, idle=idle)
+        return
+    value = case.variable(binding)
+    yield advise("cores.unbind_threads", variable=binding, value=value, allowed=allowed, host=host, idle=idle)
+
+
+def _binding(case: Case) -> str | None:
+    """The variable by which OpenMP binds the job's threads to cores; None where none does."""
+    set_here = filter(case.switched_on, BINDS_THREADS)
+    return next((name for name in set_here if not (case.variable(name) or "").endswith(BINDS_NOTHING)), None)
 
 
 def _use_fewer_threads(case: Case) -> Iterator[Advice]:

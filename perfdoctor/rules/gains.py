@@ -118,6 +118,7 @@ GAINS: Mapping[str, Estimate] = {
     "cores.fewer_workers": estimates.by_fewer_workers,
     "cores.move_neighbours": estimates.ALL,
     "cores.wider_mask": estimates.ALL,
+    "cores.unbind_threads": estimates.ALL,
     "cores.raise_quota": estimates.ALL,
     "arithmetic.keep_memory": estimates.by_kept_memory,
     "arithmetic.keep_activations": estimates.without_recomputing,

@@ -29,6 +29,7 @@ from perfdoctor.recording.schema import (
     TrialSeen,
     WaitSeen,
 )
+from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.contention import CpuContention
 from perfdoctor.timeline.counted_steps import read_counted
@@ -144,13 +145,16 @@ class JobTimeline:
             hardly_copying=hardly_copying(suppliers, self.threads, self.counters),
         )
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
-        self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
+        self.affinity = Affinity(recording.facts, self.threads)
+        usable = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
+        self.cores = min(usable, len(self.affinity.of_job()) or usable)
         reachable = float(recording.meta.get("reachable_cores", "0"))
         self.cpu = CpuContention(
             self.threads,
             self.processes,
             self.kinds,
             self.counters,
+            self.affinity,
             span=self.span,
             cores=self.cores,
             reachable=reachable,

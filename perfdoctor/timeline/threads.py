@@ -152,6 +152,11 @@ class ThreadSeries:
         return "R" in self.states
 
     @property
+    def wanted_part(self) -> float:
+        """Of the time between its first and last sample, what it spent on a CPU or waiting for one."""
+        return sum(self.use(self._times[0], self._times[-1])) if self._times else 0.0
+
+    @property
     def wanted_cpu(self) -> bool:
         """Whether it spent any time on a CPU or waiting for one."""
         return len(self.run_ns) > 1 and bool(self.run_ns[-1] > self.run_ns[0] or self.delay_ns[-1] > self.delay_ns[0])

@@ -341,6 +341,10 @@ _RANKS = {
     ),
     "needs no statistics of other samples": "不需要其他样本的统计量",
     "batch_size * {}, OMP_NUM_THREADS not below the number of cores": "batch_size * {}，OMP_NUM_THREADS 不少于核数",
+    "before the job is started": "在启动作业之前",
+    "or with cores of its own for each rank: {}=… taskset -c CORES python train.py": (
+        "或者给每个 rank 自己的核：{}=… taskset -c CORES python train.py"
+    ),
     "static_graph: if all steps use the same parameters; else {}": "static_graph：所有步使用相同的参数时；否则 {}",
     "the second with --use-distributed-optimizer": "第二个选项要与 --use-distributed-optimizer 一起用",
     "a unit per block: of one unit nothing overlaps": "每个模块一个单元：只有一个单元就无法重叠",

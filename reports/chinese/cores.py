@@ -65,6 +65,14 @@ def wider_mask(*, allowed: float, host: float, idle: float) -> Fix:
     )
 
 
+def unbind_threads(*, variable: str, value: str, allowed: float, host: float, idle: float) -> Fix:
+    return fix(
+        f"去掉 {variable}，或者让每个进程绑定到自己的核",
+        f"{variable}={value} 把线程绑定到核上，而且所有进程的线程都绑定到相同的核："
+        f"这里每个进程只在 {host:g} 个核中的 {allowed:g} 个上计算，而主机上有 {idle:.2g} 个核空闲。",
+    )
+
+
 def fewer_threads(
     *, fitting: int, processes: int, runnable: float, cores: float, now: str | None, overruled: bool
 ) -> Fix:

@@ -83,6 +83,16 @@ def wider_mask(*, allowed: float, host: float, idle: float) -> Fix:
     )
 
 
+def unbind_threads(*, variable: str, value: str, allowed: float, host: float, idle: float) -> Fix:
+    return Fix(
+        f"Take {variable} away, or bind each process to cores of its own",
+        f"{variable}={value} binds threads to cores, and those of every process to the same: here {allowed:g} of "
+        f"{host:g} cores compute for a process, while {idle:.2g} cores of the host are idle.",
+        f"unset {variable}   # before the job is started\n"
+        f"# or with cores of its own for each rank: {variable}=… taskset -c CORES python train.py",
+    )
+
+
 def fewer_threads(
     *, fitting: int, processes: int, runnable: float, cores: float, now: str | None, overruled: bool
 ) -> Fix:

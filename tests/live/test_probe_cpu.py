@@ -169,6 +169,9 @@ def test_a_pinned_main_thread_does_not_confine_the_process() -> None:
         samples = opened(probe, job.pid)
         list(probe.close())
     assert number(samples, f"pid:{job.pid}", "allowed_cores") == len(os.sched_getaffinity(0))
+    threads = [subject for subject, name in facts(samples) if name == "affinity" and subject.startswith("tid:")]
+    assert threads == [f"tid:{job.pid}"]
+    assert facts(samples)[f"tid:{job.pid}", "affinity"] == str(min(os.sched_getaffinity(0)))
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

@@ -150,6 +150,17 @@ def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
         assert "Let the job use more cores" not in titles(finding("cpu.contention", numbers=numbers, settings=settings))
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "binds"),
+    [("OMP_PROC_BIND", "close", True), ("OMP_PROC_BIND", "false", False), ("KMP_AFFINITY", "verbose,none", False)],
+)
+def test_threads_that_openmp_binds_to_the_same_core_are_unbound(variable: str, value: str, binds: bool) -> None:
+    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 8.0}
+    settings[f"env.{variable}"] = value
+    found = finding("cpu.contention", numbers={"host_cores_busy": 1.0}, settings=settings)
+    assert (f"unset {variable}" in changes(found), "taskset -a" in changes(found)) == (binds, not binds)
+
+
 def test_workers_beyond_the_cores_are_too_many() -> None:
     found = finding("cpu.contention", settings={"cores": 4.0}, workers=16)
     assert "Use 3 loader workers per trainer" in titles(found)

@@ -3,6 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.schema import Fact
 from tests.builders import jobs
 
 TRAINER, WORKER = 1, 2
@@ -25,7 +26,7 @@ def why_delayed(cores: float, idle: float, reachable: float = 2.0, together: flo
         ],
         reachable_cores=str(reachable),
     )
-    return job.cpu.delay_parts(jobs.at(5))
+    return job.cpu.delay_parts(TRAINER, jobs.at(5))
 
 
 def test_workers_on_all_cores_of_the_host_take_them_for_the_input() -> None:
@@ -64,7 +65,7 @@ def test_what_perfdoctor_takes_is_nobodys_contention(own_cores: float) -> None:
         ],
         reachable_cores="2",
     )
-    why = job.cpu.delay_parts(jobs.at(5))
+    why = job.cpu.delay_parts(TRAINER, jobs.at(5))
     assert why["cpu.contention"] == pytest.approx(neighbour / (neighbour + own_cores), abs=0.01)
 
 
@@ -83,7 +84,7 @@ def test_what_a_loader_worker_starts_supplies_as_it_does() -> None:
         ],
         reachable_cores="1",
     )
-    assert job.cpu.delay_parts(jobs.at(5))["cpu.input_preprocessing"] == pytest.approx(1, abs=0.01)
+    assert job.cpu.delay_parts(TRAINER, jobs.at(5))["cpu.input_preprocessing"] == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_process_of_the_jobs_own_supplies_only_a_trainer_that_takes_something(
         ],
         reachable_cores="1",
     )
-    why = job.cpu.delay_parts(jobs.at(5))
+    why = job.cpu.delay_parts(TRAINER, jobs.at(5))
     assert why[cause] == pytest.approx(1, abs=0.01)
 
 
@@ -135,3 +136,47 @@ def test_threads_of_the_pool_are_called_as_the_main_thread_is(main: str, helper:
     threads = [*jobs.thread(TRAINER, TRAINER, name=main), *jobs.thread(TRAINER + 1, TRAINER, "RS", name=helper)]
     pool = jobs.timeline([*jobs.process(TRAINER), *threads]).kinds.pool(TRAINER)
     assert [thread.tid for thread in pool] == [TRAINER + 1] * in_pool
+
+
+def mask(subject: str, cores: str) -> Fact:
+    return Fact(jobs.at(0), "cpu", subject, "affinity", cores)
+
+
+@pytest.mark.parametrize(("helper", "cores"), [("0", 1), ("1", 2)])
+def test_threads_that_may_run_on_one_core_only_queue_for_that(helper: str, cores: int) -> None:
+    """An idle thread that was started before the mask was narrowed makes no core of it."""
+    job = jobs.timeline(
+        [
+            *jobs.process(TRAINER, parent=0),
+            *jobs.thread(TRAINER, TRAINER, run=0.5, delay=0.5),
+            *jobs.thread(5, TRAINER, run=0.5, delay=0.5),
+            *jobs.thread(6, TRAINER, "S"),
+            *(mask(f"pid:{TRAINER}", "0-1"), mask(f"tid:{TRAINER}", "0"), mask("tid:5", helper)),
+            *jobs.readings(f"pid:{TRAINER}", "allowed_cores", 2.0),
+            *jobs.readings("job", "usable_cores", 2.0),
+            *jobs.readings("host", "idle_seconds_total", 0.0, jobs.SECONDS, every_s=jobs.SECONDS),
+            *jobs.readings("host", "neighbours_seconds_total", 0.0, 0.0, every_s=jobs.SECONDS),
+        ],
+        reachable_cores="2",
+    )
+    assert job.cores == cores
+    crowded = job.cpu.delay_parts(TRAINER, jobs.at(5))["cpu.contention"]
+    assert crowded == pytest.approx(1.0 if cores == 1 else 0.0, abs=0.01)
+
+
+@pytest.mark.parametrize(("second", "crowded"), [("0", True), ("1", False)])
+def test_ranks_crowd_each_other_out_only_on_the_same_cores(second: str, crowded: bool) -> None:
+    ranks = [(1, "0"), (2, second)]
+    job = jobs.timeline(
+        [
+            *(row for rank, _ in ranks for row in jobs.process(rank, parent=0)),
+            *(row for rank, _ in ranks for row in jobs.thread(rank, rank, run=0.5, delay=0.5)),
+            *(mask(f"pid:{rank}", cores) for rank, cores in ranks),
+            *jobs.readings("job", "usable_cores", 2.0),
+            *jobs.readings("host", "neighbours_seconds_total", 0.0, 0.0, every_s=jobs.SECONDS),
+        ],
+        reachable_cores="2",
+    )
+    assert [one.role for one in job.processes.by_pid.values()] == ["trainer", "trainer"]
+    why = job.cpu.delay_parts(1, jobs.at(5))["cpu.contention"]
+    assert why == pytest.approx(1.0, abs=0.01) if crowded else why == 0

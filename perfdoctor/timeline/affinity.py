@@ -1,0 +1,48 @@
+"""On which cores each thread may run: whom it competes with is who may run on the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.recording.schema import core_list
+from perfdoctor.timeline.threads import JobThreads, ThreadSeries
+
+
+class Affinity:
+    """The affinity masks of a job's threads, as they were read last.
+
+    A process may have threads that were started before its mask was narrowed, and OpenMP binds each thread of its pool
+    to a core of its own. So masks are those of threads, and a process has the cores of those that compute.
+
+    Args:
+        facts: of the recording; a thread is named there only if its mask is not its process's.
+        threads: of the job.
+    """
+
+    def __init__(self, facts: Mapping[tuple[str, str], str], threads: JobThreads) -> None:
+        self._threads = threads
+        self._masks = {
+            subject: frozenset(core_list(text)) for (subject, name), text in facts.items() if name == "affinity"
+        }
+
+    def of(self, thread: ThreadSeries | None) -> frozenset[int]:
+        """The cores that a thread may run on; empty where that is not known."""
+        if thread is None:
+            return frozenset()
+        return self._masks.get(f"tid:{thread.tid}") or self._masks.get(f"pid:{thread.pid}", frozenset())
+
+    def of_main(self, pid: int) -> frozenset[int]:
+        """Those of a process's main thread."""
+        return self.of(self._threads.by_tid.get(self._threads.main_tid(pid)))
+
+    def of_process(self, pid: int) -> frozenset[int]:
+        """Those on which a process computes: of its main thread, and of others that want a core for long."""
+        return self.of_main(pid).union(*map(self.of, self._computing(self._threads.of(pid))))
+
+    def of_job(self) -> frozenset[int]:
+        """Those on which any process of the job computes."""
+        return frozenset().union(*map(self.of_process, self._threads.pids))
+
+    def _computing(self, threads: Iterable[ThreadSeries]) -> list[ThreadSeries]:
+        return [thread for thread in threads if thread.wanted_part >= thresholds.BUSY_THREAD]

@@ -173,13 +173,14 @@ def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:
 
 
 def _seen_outside(job: JobTimeline, trainer: Process, start_ns: int) -> int:
-    """Where a trainer was first sampled outside of its loader."""
+    """Where a trainer was first sampled outside of its loader; what it does without a stack is not known."""
     main = job.threads.main(trainer.pid)
     end = start_ns
     times = () if main is None else main.times_ns[np.searchsorted(main.times_ns, start_ns) :].tolist()
     for time in times:
         end = time
-        if job.observe(trainer, time).location.detail not in _IN_LOADER:
+        location = job.observe(trainer, time).location
+        if location.line and location.detail not in _IN_LOADER:
             break
     return end
 

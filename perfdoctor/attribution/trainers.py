@@ -48,7 +48,6 @@ from perfdoctor.knowledge.calls import (
     BLOCKING_WAITS,
     CHANNELS,
     DRIVER_FILES,
-    FILE_LOCKS,
     RUNS_PROCESSES,
     SENDS,
     SLEEPS,
@@ -289,8 +288,9 @@ def _sends(seen: Observation) -> bool:
     return seen.is_on_network and seen.syscall in SENDS and seen.location.phase != "data"
 
 
-def _in_file_lock(_: TrainerClassifier, seen: Observation) -> Shares | None:
-    return all_of(LOCK_CONTENTION, seen.location, seen.target) if seen.syscall in FILE_LOCKS else None
+def _in_file_lock(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    queues = seen.syscall != "futex" and classifier.context.job.locks.queues(seen.pid, seen.time_ns, seen)
+    return all_of(LOCK_CONTENTION, seen.location, seen.target) if queues else None
 
 
 def _writing(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

@@ -208,7 +208,8 @@ class Job:
 
     def _find_peers(self, now_ns: int) -> Iterator[Sample]:
         """Admits processes outside of the job that it waits for at the other end of a pipe or a socket."""
-        for pid in self._peers.search(self.members, self.members):
+        own = {pid for pid, member in self.members.items() if not member.is_peer}
+        for pid in self._peers.search(self.members, own):
             if seen := self._admit(pid, 0, now_ns):
                 self.members[pid].is_peer = True
                 reader, channel = self._peers.found[pid]

@@ -242,8 +242,8 @@ def _cores(readings: Readings, affinity: Affinity, trainers: Trainers) -> Settin
     quotas = [quota for group in readings.subjects("cgroup:") if (quota := readings.mean(group, "quota_cores"))]
     limits = [limit for group in readings.subjects("cgroup:") if (limit := readings.mean(group, "limit_bytes"))]
     usable = readings.maximum("job", "usable_cores")
-    if usable is not None and (computing := affinity.of_job()):
-        usable = min(usable, float(len(computing)))
+    if usable is not None:
+        usable = affinity.cores_of_job(usable)
     host = _number(readings.fact("host", "logical_cores"))
     if masks:
         found["affinity_cores"] = max(masks)

@@ -15,10 +15,10 @@ from perfdoctor.knowledge.halts import (
     CONTROL_FLOW,
     DEBUGGERS,
     EXITS,
-    FILE_LOCKS_ASKED_FOR,
     IN_COLLECTIVES,
     STORE_THREAD,
     TERMINALS,
+    asks_for_file_lock,
 )
 from perfdoctor.recording.schema import TRACED_BY
 from perfdoctor.results import stuck as kinds
@@ -161,7 +161,7 @@ def _for_child(_: JobTimeline, standing: Standing, __: Span) -> str:
 
 
 def _for_file_lock(_: JobTimeline, standing: Standing, __: Span) -> str:
-    asks = sleeps(standing) and any(row.matches(frame) for row in FILE_LOCKS_ASKED_FOR for frame in standing.stack)
+    asks = sleeps(standing) and asks_for_file_lock(standing.stack)
     return kinds.FILE_LOCK if standing.call in FILE_LOCKS or asks else ""
 
 

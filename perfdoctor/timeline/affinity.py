@@ -40,9 +40,10 @@ class Affinity:
         """Those on which a process computes: of its main thread, and of others that want a core for long."""
         return self.of_main(pid).union(*map(self.of, self._computing(self._threads.of(pid))))
 
-    def of_job(self) -> frozenset[int]:
-        """Those on which any process of the job computes."""
-        return frozenset().union(*map(self.of_process, self._threads.pids))
+    def cores_of_job(self, usable: float) -> float:
+        """How many cores the job computes on, of so many that it may use: a quota may leave it less than its masks."""
+        masks = frozenset().union(*map(self.of_process, self._threads.pids))
+        return min(usable, float(len(masks))) if masks else usable
 
     def _computing(self, threads: Iterable[ThreadSeries]) -> list[ThreadSeries]:
         return [thread for thread in threads if thread.wanted_part >= thresholds.BUSY_THREAD]

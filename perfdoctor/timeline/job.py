@@ -147,18 +147,10 @@ class JobTimeline:
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.affinity = Affinity(recording.facts, self.threads)
         usable = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
-        self.cores = min(usable, len(self.affinity.of_job()) or usable)
+        self.cores = self.affinity.cores_of_job(usable)
         reachable = float(recording.meta.get("reachable_cores", "0"))
-        self.cpu = CpuContention(
-            self.threads,
-            self.processes,
-            self.kinds,
-            self.counters,
-            self.affinity,
-            span=self.span,
-            cores=self.cores,
-            reachable=reachable,
-        )
+        shared = self.threads, self.processes, self.kinds, self.counters, self.affinity
+        self.cpu = CpuContention(*shared, span=self.span, cores=self.cores, reachable=reachable)
         self.minor_fault_s = float(recording.facts.get(("host", "minor_fault_seconds"), 0.0))
         self.storage = StorageWork(self.counters, self.minor_fault_s)
         self.locks = Locks(self.threads, self.processes, self.locator, self.cores)

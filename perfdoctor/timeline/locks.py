@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.calls import FILE_LOCKS
+from perfdoctor.knowledge.calls import FILE_LOCKS, SLEEPS
+from perfdoctor.knowledge.halts import asks_for_file_lock
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import holds_lock_frame
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.processes import ProcessRoles
-from perfdoctor.timeline.threads import JobThreads, ThreadState
+from perfdoctor.timeline.threads import JobThreads, ThreadSeries, ThreadState
 
 # Queues for short locks form and vanish within a sample, so the mean over this much time is taken.
 _AROUND_NS = int(thresholds.LOCK_QUEUE_AROUND_S * NS_PER_S)
@@ -37,6 +38,8 @@ class Locks:
         frames, location = stack
         if location.detail in ("worker idle", "hand over", "worker start"):
             return False
+        if state.syscall in SLEEPS:
+            return asks_for_file_lock(frames)
         return state.syscall in FILE_LOCKS or holds_lock_frame(frames)
 
     def part(self, trainer_pid: int, time_ns: int) -> float:
@@ -58,14 +61,20 @@ class Locks:
             waits = [_may_queue(call) and self.queues(worker.pid, time, series.at(time)) for time, call in seen]
             used = series.use(*span)[0]
             queueing += sum(waits) / max(1, len(waits))
-            running += used
+            running += used * (1 - self._polling(series, first, last)) if any(waits) else used
             active += used > thresholds.IDLE_WORKER_USE or any(waits)
         trainer = self._threads.main(trainer_pid)
         taken = trainer.use(*span)[0] if trainer is not None else 0.0
         could = min(active, max(1.0, self._cores - taken))
         return max(0.0, 1 - running / could) if queueing > thresholds.LOCK_QUEUE and could > 0 else 0.0
 
+    def _polling(self, series: ThreadSeries, first: int, last: int) -> float:
+        """Of the samples in which a thread runs, the part in which it tries to take a lock of a file once more."""
+        times = [time for time in series.times_ns[first:last].tolist() if series.is_runnable_at(time)]
+        stacks = [self._locator.stack_at(series.pid, time, series.at(time)) for time in times]
+        return sum(stack is not None and asks_for_file_lock(stack[0]) for stack in stacks) / max(1, len(stacks))
+
 
 def _may_queue(call: str | None) -> bool:
     """Whether a thread in a system call may wait for a lock."""
-    return call == "futex" or call in FILE_LOCKS
+    return call == "futex" or call in FILE_LOCKS or call in SLEEPS

@@ -122,6 +122,16 @@ def stat_fields(stat: bytes) -> list[bytes]:
     return stat[stat.rfind(b")") + 2 :].split()
 
 
+def ancestors_of(pid: int) -> Iterator[int]:
+    """Its parent, that one's parent, and so on, as far as they still live."""
+    while pid > 1:
+        try:
+            pid = int(stat_fields(Path(f"/proc/{pid}/stat").read_bytes())[1])
+        except OSError:
+            return
+        yield pid
+
+
 def name_of(pid: int, root: Path = Path("/")) -> str:
     """What a process calls itself; "" where it has ended."""
     try:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from perfdoctor.attribution.habits import gil_switching
+from perfdoctor.attribution.habits import gil_switching, read_context
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.job import JobTimeline
 from tests.builders import jobs
@@ -32,3 +33,18 @@ def test_nobody_else_wants_the_lock(holder: int | None) -> None:
 
 def test_user_time_is_no_switching() -> None:
     assert gil_switching(job(running=0.8, user=0.8, switches=10_000, holder=OTHER), TRAINER) < 0.01
+
+
+@pytest.mark.parametrize("known_from_s", [0.0, 1.5])
+def test_a_wait_for_a_new_worker_lasts_while_the_trainer_is_not_known_to_be_elsewhere(known_from_s: float) -> None:
+    """Of the first part of a recording there may be no stack yet."""
+    loader = Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_try_get_data", 9)
+    times = int((3 - known_from_s) / 0.05)
+    waits = jobs.stacks(TRAINER, (jobs.OWN, loader), times=times, from_s=known_from_s)
+    trains = jobs.stacks(TRAINER, (jobs.OWN,), times=100, from_s=3.0)
+    worker = [*jobs.process(OTHER, parent=TRAINER, started_s=0.5), *jobs.thread(OTHER, OTHER, name="pt_data_worker")]
+    main = jobs.thread(TRAINER, TRAINER, "S", call="poll")
+    job = jobs.timeline([*jobs.process(TRAINER, parent=0), *main, *waits, *trains, *worker])
+    ((begin, end),) = read_context(job).habits[TRAINER].restarts
+    assert (begin - jobs.at(0.5)) / 1e9 == pytest.approx(0, abs=0.01)
+    assert (end - jobs.at(3.0)) / 1e9 == pytest.approx(0, abs=0.1)

@@ -23,7 +23,7 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, HANDS_OVER, RUNS_PROCESSES, SLEEPS, WRITES
+from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, RUNS_PROCESSES, SLEEPS, WRITES
 from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PASSING_ON, PINS
 from perfdoctor.timeline.code_location import UNKNOWN
 from perfdoctor.timeline.job import JobTimeline, Observation
@@ -239,10 +239,6 @@ def _in_futex(classifier: SupplierClassifier, seen: Observation) -> Shares | Non
     return _event_loop(classifier.job, seen.pid, seen.time_ns) or all_of(LOCK_CONTENTION, seen.location)
 
 
-def _handing_over(_: SupplierClassifier, seen: Observation) -> Shares | None:
-    return [Share(DATA_TRANSFER, 1.0)] if seen.syscall in HANDS_OVER else None
-
-
 def _feeding(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     """The main thread is idle; another thread of the worker may still be pickling and sending a batch.
 
@@ -254,10 +250,6 @@ def _feeding(classifier: SupplierClassifier, seen: Observation) -> Shares | None
         if state.is_busy or state.syscall in ("write", "sendmsg"):
             return running(classifier.job, seen.pid, state, seen.time_ns, {cause: 1.0}, "")
     return None
-
-
-def _idle(_: SupplierClassifier, seen: Observation) -> Shares | None:
-    return IDLE if seen.location.detail == "worker idle" else None
 
 
 def _of_children(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
@@ -277,9 +269,7 @@ SUPPLIER: tuple[Classifier, ...] = (
     _in_file,
     _asleep,
     _in_futex,
-    _handing_over,
     _feeding,
-    _idle,
     _of_children,
 )
 

@@ -311,12 +311,19 @@ def _in_file(_: TrainerClassifier, seen: Observation) -> Shares | None:
 def _asleep(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     """A step that pauses in code of the user's own, outside of model, loss and optimizer, waits for its input.
 
-    That is how rate limits, retries and polling for input look.
+    Polling for what others prepare looks like that, so whoever of these works has the time; and else rate limits and
+    retries do. Loader workers work ahead meanwhile: who waits for them is in the loader.
     """
     if seen.syscall not in SLEEPS:
         return None
-    between = seen.location.phase in ("data", "other") and classifier.context.job.locator.is_known(seen.pid)
-    return all_of(INPUT_PREPROCESSING, seen.location, SLEEP) if between else unattributed(seen.location)
+    context = classifier.context
+    if seen.location.phase not in ("data", "other") or not context.job.locator.is_known(seen.pid):
+        return unattributed(seen.location)
+    if not context.job.processes.workers_of(seen.pid):
+        shares = input_wait(context, seen.process, seen.time_ns)
+        if shares[0].cause not in NOBODY_WORKS:
+            return shares
+    return all_of(INPUT_PREPROCESSING, seen.location, SLEEP)
 
 
 def _in_program(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

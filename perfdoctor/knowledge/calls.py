@@ -8,8 +8,6 @@ WRITES = frozenset((
 ))  # fmt: skip
 # Something is handed to whoever is at the other end of a pipe or a socket.
 SENDS = frozenset(("write", "writev", "sendto", "sendmsg", "sendfile"))
-# A worker's queue thread that sits in one of these hands a batch over.
-HANDS_OVER = frozenset(("write", "sendmsg", "sendto"))
 # Calls on a socket of which the kind could not be looked up before it was closed. Python's multiprocessing uses plain
 # reads and recvmsg on its own (unix) sockets, never these.
 ON_CONNECTIONS = frozenset(("recvfrom", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"))

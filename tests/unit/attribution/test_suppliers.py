@@ -144,3 +144,26 @@ def test_compilers_that_torch_waits_for_prepare_no_input() -> None:
     (account,) = attribute(watched)
     assert account.causes()["cpu.python_overhead"] > 0.7 * account.seconds
     assert account.causes()["cpu.input_preprocessing"] == 0
+
+
+@pytest.mark.parametrize(("works", "found"), [(True, "/job/train.py:9 decode"), (False, "/job/train.py:5 main")])
+def test_whoever_sleeps_until_others_are_ready_waits_for_their_work(works: bool, found: str) -> None:
+    """A thread of its own decodes while the trainer looks now and then whether it is through."""
+    polls = (Frame("/job/train.py", "main", 5),)
+    decodes = (jobs.BOOTSTRAP, Frame("/job/train.py", "decode", 9))
+    watched = jobs.timeline(
+        [
+            *jobs.process(PID, parent=0),
+            *jobs.thread(PID, PID, "S", call="clock_nanosleep"),
+            *jobs.stacks(PID, polls),
+            *jobs.thread(TID, PID, *("R",) if works else ("S",), run=0.9 if works else 0.0),
+            *jobs.named(TID, PID, IDENT),
+            *jobs.stacks(PID, decodes, ident=IDENT),
+        ]
+    )
+    (account,) = attribute(watched)
+    (cause,) = (cause for cause, part in account.causes().fractions().items() if part > 0.9)
+    assert (cause, max(account.lines[cause], key=account.lines[cause].__getitem__)) == (
+        "cpu.input_preprocessing",
+        found,
+    )

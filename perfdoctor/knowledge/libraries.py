@@ -154,6 +154,8 @@ PREPARED: dict[str, frozenset[str]] = {
     )),
     "arrays": frozenset(("numpy", "scipy", "pandas")),
 }  # fmt: skip
+# What a program is started by, as the beginning of such calls (``library_calls``).
+PROGRAMS = "subprocess "
 # What opens a file of many samples, and reads where each of them lies.
 OPENERS = frozenset((
     "zipfile ZipFile", "tarfile TarFile.open", "h5py File", "pyarrow ParquetFile", "pandas HDFStore",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, TABLES
+from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, PROGRAMS, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
@@ -39,7 +39,7 @@ def _draw_otherwise(case: Case) -> Iterator[Advice]:
 
 def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     share, below = case.share(INPUT_PREPROCESSING), case.below.get(INPUT_PREPROCESSING, {})
-    plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
+    plan, kind = plan_workers(case, INPUT_PREPROCESSING), "programs" if _runs_programs(case) else _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     if case.asks_helpers and case.number("helpers_at_once") is not None:
@@ -107,6 +107,12 @@ def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:
         yield advise(
             "input.prepare_once", kind=kind, arrow=arrow, drawn=drawn if drawn >= thresholds.SHOWN_PART else None
         )
+
+
+def _runs_programs(case: Case) -> bool:
+    """Whether most of the preparation is done by programs that it starts: for each sample, as often as that is seen."""
+    calls = case.library_calls.get(INPUT_PREPROCESSING, ())
+    return sum(part for call, part in calls if call.startswith(PROGRAMS)) >= thresholds.MOSTLY
 
 
 def _kind_of_input(below: Mapping[str, float]) -> str:

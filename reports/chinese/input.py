@@ -16,6 +16,9 @@ def preparing_refuted() -> str:
 _CHEAPER = {
     "sound": "把音频保存为模型所需的采样率，并且只读取需要的片段（soundfile.read 的 start 和 frames 参数）。",
     "video": "保存关键帧密集的短片段，尺寸与模型输入一致，并且只解码需要的帧（torchcodec 的 get_frames_at）。",
+    "programs": "每启动一个程序都要花几毫秒。请在进程内用库读取这类文件"
+    "（用 torchcodec 或 PyAV 代替 ffmpeg，用 soundfile 代替 sox），让一个程序一次处理许多样本，"
+    "或者在训练前一次处理完所有文件。",
     "arrays": "对整个数组做运算，不要逐元素处理，并去掉模型用不到的部分。",
     "": "把对数字的循环换成对整个数组的运算，把对文本的循环换成用 C 或 Rust 编写的分词器或解析器，"
     "并缓存反复计算的结果（functools.lru_cache）。",

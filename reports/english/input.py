@@ -27,6 +27,9 @@ image = image.resize(size)  # before rotating, blurring and the like: fewer pixe
     "text": """\
 tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True)  # in Rust; so is tiktoken
 ids = tokenizer(texts)['input_ids']  # a whole batch in one call, not text by text""",
+    "programs": "Starting a program takes some milliseconds each time. Read such files by a library in the process "
+    "(torchcodec or PyAV instead of ffmpeg, soundfile instead of sox), hand many samples to one program, or let it go "
+    "over all files once, before training.",
     "arrays": "Work on whole arrays instead of elements, and leave out what the model does not use.",
     "": "Replace loops over numbers by operations on whole arrays, loops over text by a tokenizer or parser "
     "written in C or Rust, and cache what is computed again and again (functools.lru_cache).",

@@ -616,6 +616,12 @@ def test_decoding_is_not_what_to_make_cheaper_beside_a_library_that_takes_most(o
     assert ("image.draft" in " ".join(fix.change for fix in worded_fixes(first(case)))) == decoding
 
 
+@pytest.mark.parametrize(("part", "told"), [(0.9, True), (0.2, False)])
+def test_a_program_for_each_sample_is_replaced_by_a_library(part: float, told: bool) -> None:
+    case = replace(job(0.5, 0), library_calls={CAUSE: (("subprocess run", part), ("json loads", 0.05))})
+    assert ("Starting a program" in " ".join(fix.change for fix in worded_fixes(first(case)))) == told
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_stream_needs_shards_for_its_workers(streamed: bool) -> None:
     settings: dict[str, str | float] = {"cores": 16.0, **({"streamed": "yes"} if streamed else {})}

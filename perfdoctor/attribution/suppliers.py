@@ -23,7 +23,7 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, RUNS_PROCESSES, SLEEPS, WRITES
+from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, EVENT_LOOPS, RUNS_PROCESSES, SLEEPS, WRITES
 from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PASSING_ON, PINS
 from perfdoctor.timeline.code_location import UNKNOWN
 from perfdoctor.timeline.job import JobTimeline, Observation
@@ -291,7 +291,7 @@ def _event_loop(job: JobTimeline, pid: int, time_ns: int) -> Shares:
         if thread.name.startswith(COLLECTIVES):
             continue
         state = thread.at(time_ns)
-        if (state.syscall or "").startswith("epoll_") and state.target.startswith("socket:tcp"):
+        if state.syscall in EVENT_LOOPS and state.target.startswith("socket:tcp"):
             line = job.locator.line_of(thread, time_ns)
             return [Share(NETWORK_READ, 1.0, target=state.target, line=line)]
     return IDLE

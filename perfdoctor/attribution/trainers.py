@@ -48,6 +48,7 @@ from perfdoctor.knowledge.calls import (
     BLOCKING_WAITS,
     CHANNELS,
     DRIVER_FILES,
+    EVENT_LOOPS,
     RUNS_PROCESSES,
     SENDS,
     SLEEPS,
@@ -317,13 +318,22 @@ def _asleep(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     if seen.syscall not in SLEEPS:
         return None
     context = classifier.context
-    if seen.location.phase not in ("data", "other") or not context.job.locator.is_known(seen.pid):
-        return unattributed(seen.location)
-    if not context.job.processes.workers_of(seen.pid):
+    if _is_between(classifier, seen) and not context.job.processes.workers_of(seen.pid):
         shares = input_wait(context, seen.process, seen.time_ns)
         if shares[0].cause not in NOBODY_WORKS:
             return shares
-    return all_of(INPUT_PREPROCESSING, seen.location, SLEEP)
+    return _paused(classifier, seen)
+
+
+def _paused(classifier: TrainerClassifier, seen: Observation) -> Shares:
+    """It lets a set time pass."""
+    between = _is_between(classifier, seen)
+    return all_of(INPUT_PREPROCESSING, seen.location, SLEEP) if between else unattributed(seen.location)
+
+
+def _is_between(classifier: TrainerClassifier, seen: Observation) -> bool:
+    """Whether it is known to be in code of the user's own, outside of model, loss and optimizer."""
+    return seen.location.phase in ("data", "other") and classifier.context.job.locator.is_known(seen.pid)
 
 
 def _in_program(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -345,8 +355,14 @@ def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | N
     if not seen.target.startswith(CHANNELS):
         return None
     shares = input_wait(classifier.context, seen.process, seen.time_ns)
-    idle = len(shares) == 1 and shares[0].cause in NOBODY_WORKS
-    return unattributed(seen.location) if idle and seen.location.phase != "data" else shares
+    if len(shares) > 1 or shares[0].cause not in NOBODY_WORKS or seen.location.phase == "data":
+        return shares
+    return _paused(classifier, seen) if _awaits_timer(seen) else unattributed(seen.location)
+
+
+def _awaits_timer(seen: Observation) -> bool:
+    """Of an event loop (asyncio's) that nobody works for: it watches no socket but the pair that it is woken by."""
+    return seen.syscall in EVENT_LOOPS and seen.target == "socket:unix"
 
 
 TRAINER: tuple[Classifier, ...] = (

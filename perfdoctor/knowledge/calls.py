@@ -19,6 +19,8 @@ AWAITS_CONNECTIONS = frozenset(("accept", "accept4", "epoll_wait"))
 SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
 # Locks of files, and of System V.
 FILE_LOCKS = frozenset(("flock", "fcntl", "semtimedop"))
+# An event loop sits in one of these (asyncio, uvloop, trio).
+EVENT_LOOPS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
 # It waits for any of several descriptors, or of one.
 ON_SETS = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
 AWAITS_PROCESSES = frozenset(("wait4", "waitid"))

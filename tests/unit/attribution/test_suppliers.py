@@ -146,15 +146,21 @@ def test_compilers_that_torch_waits_for_prepare_no_input() -> None:
     assert account.causes()["cpu.input_preprocessing"] == 0
 
 
+@pytest.mark.parametrize(("call", "target"), [("clock_nanosleep", ""), ("epoll_wait", "socket:unix")])
 @pytest.mark.parametrize(("works", "found"), [(True, "/job/train.py:9 decode"), (False, "/job/train.py:5 main")])
-def test_whoever_sleeps_until_others_are_ready_waits_for_their_work(works: bool, found: str) -> None:
-    """A thread of its own decodes while the trainer looks now and then whether it is through."""
+def test_whoever_sleeps_until_others_are_ready_waits_for_their_work(
+    works: bool, found: str, call: str, target: str
+) -> None:
+    """A thread of its own decodes while the trainer looks now and then, or its event loop waits, until it is through.
+
+    If nobody works for an event loop without connections, it waits for a timer, which is a sleep as well.
+    """
     polls = (Frame("/job/train.py", "main", 5),)
     decodes = (jobs.BOOTSTRAP, Frame("/job/train.py", "decode", 9))
     watched = jobs.timeline(
         [
             *jobs.process(PID, parent=0),
-            *jobs.thread(PID, PID, "S", call="clock_nanosleep"),
+            *jobs.thread(PID, PID, "S", call=call, target=target),
             *jobs.stacks(PID, polls),
             *jobs.thread(TID, PID, *("R",) if works else ("S",), run=0.9 if works else 0.0),
             *jobs.named(TID, PID, IDENT),

@@ -177,13 +177,13 @@ def _trainer(
     return replace(
         describe_trainer(account, account.phases.fractions()),
         worker_pids=tuple(worker.pid for worker in workers),
-        workers=_at_a_time(job, workers),
-        helpers=_at_a_time(job, job.processes.helpers_of(pid)),
+        workers=_median_alive(job, workers),
+        helpers=_median_alive(job, job.processes.helpers_of(pid)),
         numbers=numbers,
     )
 
 
-def _at_a_time(job: JobTimeline, processes: Sequence[Process]) -> int:
+def _median_alive(job: JobTimeline, processes: Sequence[Process]) -> int:
     """How many of some processes were alive at a time, as a median."""
     start, end = job.recording.start_ns, job.recording.end_ns
     moments = [start + (end - start) * step // 50 for step in range(1, 50)]

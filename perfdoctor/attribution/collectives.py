@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.code_location import EXCHANGING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.processes import Process
 
@@ -39,8 +39,7 @@ class CollectiveWaits:
             return True
         if seen.syscall != "futex" or location.waits:
             return False
-        # DistributedDataParallel waits inside backward (and forward, for buffers) without a frame of its own.
-        if location.phase in ("backward", "forward", "optimizer"):
+        if location.phase in EXCHANGING_PHASES:
             return not self.job.kinds.pool_works(seen.pid, seen.time_ns)
         return self._only_ranks_are_left(seen, location)
 

@@ -55,7 +55,7 @@ def _measure_workers(numbers: Numbers, by_trainer: dict[int, Numbers], threads: 
         if len(idle) < thresholds.WORKER_SAMPLES:
             continue
         shares.append(1 - float(idle.mean()))
-        alive = _alive_at_a_time([times for times, _ in samples if len(times)])
+        alive = _mean_alive([times for times, _ in samples if len(times)])
         if alive is not None:
             busy.append(shares[-1] * alive)
             put(by_trainer[pid], "workers_busy", busy[-1], of_process(pid))
@@ -102,7 +102,7 @@ def _samples(worker: ThreadSeries) -> tuple[Times, Floats]:
     return np.array(times, dtype=np.int64), np.array(idle, dtype=np.float64)
 
 
-def _alive_at_a_time(times_of_each: Sequence[Times]) -> float | None:
+def _mean_alive(times_of_each: Sequence[Times]) -> float | None:
     """Mean number of workers over the time in which there were any: the sum of their lives by its length."""
     whole = max(times[-1] for times in times_of_each) - min(times[0] for times in times_of_each)
     lived = sum(int(times[-1] - times[0]) for times in times_of_each)

@@ -289,14 +289,14 @@ def _threads(threads: JobThreads, end_ns: int, trainers: Trainers) -> Settings:
     mains = [pid for pid, _ in trainers]
     workers = [worker for _, pids in trainers for worker in pids]
     for name, pids in (("trainer_threads", mains), ("worker_threads", workers)):
-        if counts := [count for pid in pids if (count := _at_a_time(threads.of(pid), end_ns))]:
+        if counts := [count for pid in pids if (count := _threads_at_a_time(threads.of(pid), end_ns))]:
             found[name] = float(median(counts))
     pins = any(thread.name == PINNING for pid in mains for thread in threads.of(pid))
     found["pin_thread"] = "yes" if pins else "no"
     return found
 
 
-def _at_a_time(threads: Iterable[ThreadSeries], end_ns: int) -> int:
+def _threads_at_a_time(threads: Iterable[ThreadSeries], end_ns: int) -> int:
     """How many threads a process had while it lived, on average: some are started again and again."""
     lived = [thread.lived_ns(end_ns) for thread in threads]
     return round(sum(lived) / max(lived)) if any(lived) else len(lived)

@@ -25,7 +25,7 @@ from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import FROZEN, Halt
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, sleeps
-from perfdoctor.timeline.code_location import awaits_ranks_to_come, own_line
+from perfdoctor.timeline.code_location import EXCHANGING_PHASES, awaits_ranks_to_come, own_line
 from perfdoctor.timeline.job import JobTimeline
 
 # Of what waits for others of the job; whom it waits for is asked next.
@@ -136,7 +136,7 @@ def _in_collective(job: JobTimeline, standing: Standing, _: Span) -> str:
         return COLLECTIVE
     leaf_is_own = bool(standing.stack) and is_own(standing.stack[-1])
     waits = standing.state == "S" and standing.call in (None, "futex") and not standing.location.waits
-    in_step = standing.location.phase in ("backward", "forward", "optimizer")
+    in_step = standing.location.phase in EXCHANGING_PHASES
     return COLLECTIVE if waits and in_step and not leaf_is_own and job.processes.world_size > 1 else ""
 
 
@@ -228,4 +228,4 @@ def _collective(standing: Standing) -> str:
     for frame in standing.stack:
         if any(row.matches(frame) for row in IN_COLLECTIVES):
             return frame.simple_name
-    return standing.location.phase if standing.location.phase in ("backward", "forward", "optimizer") else ""
+    return standing.location.phase if standing.location.phase in EXCHANGING_PHASES else ""

@@ -25,6 +25,8 @@ from perfdoctor.knowledge.libraries import CHECKPOINTING
 from perfdoctor.knowledge.user_frames import user_frames
 
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
+# In these DistributedDataParallel and its like wait for other ranks without a frame of their own.
+EXCHANGING_PHASES = frozenset(("forward", "backward", "optimizer"))
 
 # What may lie between marks: calls of the model, of autograd, of optimizers and of loaders are always marked.
 UNMARKED_PHASES = frozenset(("other", "loss", "transfer", "gradient sync", "saving", "logging"))

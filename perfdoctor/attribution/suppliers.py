@@ -23,7 +23,7 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, EVENT_LOOPS, RUNS_PROCESSES, SLEEPS, WRITES
+from perfdoctor.knowledge.calls import AWAITS_CONNECTIONS, CHANNELS, EVENT_LOOPS, RUNS_PROCESSES, SLEEPS, WRITES
 from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PASSING_ON, PINS
 from perfdoctor.timeline.code_location import UNKNOWN
 from perfdoctor.timeline.job import JobTimeline, Observation
@@ -254,8 +254,14 @@ def _feeding(classifier: SupplierClassifier, seen: Observation) -> Shares | None
 
 def _of_children(classifier: SupplierClassifier, seen: Observation) -> Shares | None:
     """It waits for processes of its own, as a shell does for a pipe; at a line, also for one too short to be seen."""
-    runs = seen.syscall in RUNS_PROCESSES and seen.location.line
+    runs = runs_program(seen) and seen.location.line
     return classifier.of_children(seen) or (all_of(INPUT_PREPROCESSING, seen.location) if runs else None)
+
+
+def runs_program(seen: Observation) -> bool:
+    """Whether a process starts another one, or waits for that one's end or output."""
+    talks = seen.location.runs_program and seen.target.startswith(CHANNELS)
+    return seen.syscall in RUNS_PROCESSES or talks
 
 
 SUPPLIER: tuple[Classifier, ...] = (

@@ -27,7 +27,7 @@ from perfdoctor.attribution.share import (
     unattributed,
 )
 from perfdoctor.attribution.storage_causes import WRITTEN, blocked_cause, purpose
-from perfdoctor.attribution.suppliers import NOBODY_WORKS, SupplierClassifier, input_wait
+from perfdoctor.attribution.suppliers import NOBODY_WORKS, SupplierClassifier, input_wait, runs_program
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
@@ -49,7 +49,6 @@ from perfdoctor.knowledge.calls import (
     CHANNELS,
     DRIVER_FILES,
     EVENT_LOOPS,
-    RUNS_PROCESSES,
     SENDS,
     SLEEPS,
     WAITED_ON,
@@ -341,11 +340,10 @@ def _in_program(classifier: TrainerClassifier, seen: Observation) -> Shares | No
 
     Many such processes are over before they are sampled.
     """
-    location = seen.location
-    if seen.syscall not in RUNS_PROCESSES and not (location.runs_program and seen.target.startswith(CHANNELS)):
+    if not runs_program(seen):
         return None
     shares = SupplierClassifier.of(classifier.context, seen.pid).of_children(seen)
-    work = all_of(purpose(location), location)
+    work = all_of(purpose(seen.location), seen.location)
     waited = [share for share in shares if share.cause != INPUT_PREPROCESSING]
     return [*waited, *scaled(work, 1 - sum(share.weight for share in waited))]
 

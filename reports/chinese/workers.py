@@ -29,7 +29,7 @@ def more(
     else:
         why += f"：有 {needed} 个 worker 进程，训练进程就不用等待"
     if lost is not None:
-        why += f"。有 {lost:.2g} 秒总会损失：每个 `for batch in loader` 的第一个批次没有 worker 能提前准备"
+        why += f"。有 {lost:.2g} 秒总会损失：每次重新遍历加载器时，第一个批次没有 worker 能提前准备"
     why += f"。这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
     why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
     title = _titled(f"使用 {useful} 个 worker 进程", threads)
@@ -105,5 +105,5 @@ def no_free_core(*, cores: float) -> str:
 def short_rounds(*, first: float) -> str:
     return (
         f"按现在的写法，worker 进程帮不上忙：每秒有 {first:.2g} 秒用于迭代器的第一个批次，没有 worker 能提前准备它。"
-        "请在开始下一个 `for batch in loader` 之前，从同一个迭代器取更多批次。"
+        "请在重新遍历加载器之前，从同一个迭代器取更多批次。"
     )

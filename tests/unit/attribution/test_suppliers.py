@@ -12,6 +12,7 @@ from tests.builders import jobs
 
 PID, TID, IDENT = 10, 11, 140_000
 NOW = jobs.at(5)
+TORCH = "/v/lib/python3.11/site-packages/torch"
 
 
 def job(thread: list[Sample], holder: int, line: Frame) -> JobTimeline:
@@ -173,3 +174,23 @@ def test_whoever_sleeps_until_others_are_ready_waits_for_their_work(
         "cpu.input_preprocessing",
         found,
     )
+
+
+def test_a_program_that_is_over_before_it_is_seen_was_the_work_of_the_worker_that_waits_for_it() -> None:
+    fetches = Frame(f"{TORCH}/utils/data/_utils/fetch.py", "_MapDatasetFetcher.fetch", 54)
+    worker = Frame(f"{TORCH}/utils/data/_utils/worker.py", "_worker_loop", 351)
+    runs = Frame("/usr/lib/python3.11/subprocess.py", "Popen._communicate", 2115)
+    waits = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data", 1243)
+    watched = jobs.timeline(
+        [
+            *jobs.process(PID, parent=0),
+            *jobs.thread(PID, PID, "S", call="poll", target="pipe"),
+            *jobs.stacks(PID, (jobs.OWN, waits)),
+            *jobs.process(TID, parent=PID),
+            *jobs.thread(TID, TID, "S", name="pt_data_worker", call="poll", target="pipe"),
+            *jobs.stacks(TID, (worker, fetches, Frame("/job/data.py", "decode", 9), runs)),
+        ]
+    )
+    trainer = next(account for account in attribute(watched) if account.trainer.pid == PID)
+    assert trainer.causes().fractions()["cpu.input_preprocessing"] == 1.0
+    assert list(trainer.lines["cpu.input_preprocessing"]) == ["/job/data.py:9 decode"]

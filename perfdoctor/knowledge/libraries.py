@@ -200,8 +200,12 @@ BACKWARD = "backward"
 # torch.autograd.grad, and what makes of its work a part of the graph that a later backward pass goes through.
 GRADIENT, IN_GRAPH = "grad", "create_graph"
 # What keeps gradients away from parameters or from what a module puts out, by name; and contexts without any.
-FREEZES = frozenset(("requires_grad", "requires_grad_", "detach", "detach_", "freeze"))
+DETACHES = frozenset(("detach", "detach_"))
+FREEZES = DETACHES | {"requires_grad", "requires_grad_", "freeze"}
 NO_GRADIENTS = frozenset(("no_grad", "inference_mode", "set_grad_enabled"))
+# What makes of a tensor something that no gradients go through; and the method that tells a module to evaluate.
+LEAVES_GRAPH = DETACHES | {"data", "argmax", "argmin", "argsort", "item", "tolist", "numpy"}
+EVALUATES = "eval"
 # Methods of tensors that give numbers, and functions that do; attributes that say what a tensor is like; and arguments
 # of functions that change one in its place.
 READS_OUT = frozenset(("item", "tolist", "numpy", "float", "int", "bool", "len"))

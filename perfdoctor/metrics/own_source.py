@@ -7,12 +7,13 @@ rounds of a loop something is done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
-from perfdoctor.knowledge.libraries import LOADERS, UPDATES
+from perfdoctor.knowledge.libraries import EVALUATES, LOADERS, UPDATES
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceRounds, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES, CodeLocation
@@ -21,8 +22,15 @@ from perfdoctor.timeline.stacks import Stacks
 
 def unused_pass(calls: Iterable[SourceCall]) -> SourceCall | None:
     """Where a module is called whose gradients nobody uses: the first of such calls; None if there is none."""
-    others = (call for call in calls if call.callee not in UPDATES and call.callee not in LOADERS)
+    others = (call for call in calls if call.callee not in (*UPDATES, *LOADERS, EVALUATES))
     return next((call for call in others if call.is_unused), None)
+
+
+def untrained_module(calls: Iterable[SourceCall]) -> str:
+    """The module that only evaluates, with gradients, as it is written where it is told to; "" if there is none."""
+    told = (call.text for call in calls if call.callee == EVALUATES and call.is_unused)
+    found = (re.match(r"([\w.]+?)(?:\s*=[^=]|\.eval\()", text) for text in told)
+    return next((one[1] for one in found if one is not None), "")
 
 
 def part_in_call(stacks: Stacks, trainers: Collection[int], call: SourceCall) -> float | None:

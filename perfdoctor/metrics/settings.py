@@ -42,7 +42,8 @@ threads_set          how many threads compute as the source sets it; ``yes`` whe
 pads_all             where the source pads every text to one length
 exchange_policy      where it says in which numbers ranks exchange, or with which hook
 trains_part          where the optimizer is given a part of the model, and nothing keeps gradients from the rest
-unused_pass          where a module is called whose gradients are cleared before its optimizer steps
+unused_pass          where a module is called whose gradients are cleared before its optimizer steps, or that has none
+untrained            the module that has none, and is told to evaluate
 made_of_state        where the loop makes batches of what it changes itself
 exchanges_again      the loop whose backward passes make one update and exchange gradients each
 updates_when         in which rounds of it the optimizer steps, where that is not behind it
@@ -84,7 +85,14 @@ from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.own_source import AccumulatingLoop, accumulating_loop, made_of_state, unused_pass, when_done
+from perfdoctor.metrics.own_source import (
+    AccumulatingLoop,
+    accumulating_loop,
+    made_of_state,
+    untrained_module,
+    unused_pass,
+    when_done,
+)
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.affinity import Affinity
@@ -201,6 +209,8 @@ def _said_in_source(calls: Sequence[SourceCall]) -> Settings:
         found["exchange_policy"] = policy.place
     if (call := unused_pass(calls)) is not None:
         found["unused_pass"] = call.place
+    if module := untrained_module(calls):
+        found["untrained"] = module
     return found
 
 

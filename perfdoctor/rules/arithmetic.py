@@ -93,10 +93,13 @@ def freeze_rest(case: Case) -> Iterator[Advice]:
 
 
 def detach_unused(case: Case) -> Iterator[Advice]:
-    """No gradients in a pass after which they are cleared before anybody has used them."""
-    if place := case.settings.get("unused_pass"):
-        part = None if case.uses_gpu else case.number("unused_pass")
-        yield advise("arithmetic.detach_unused", place=str(place), part=part)
+    """No gradients in a pass after which they are cleared before anybody has used them, or that nobody ever uses."""
+    place, module = str(case.settings.get("unused_pass", "")), case.settings.get("untrained")
+    part = None if case.uses_gpu else case.number("unused_pass")
+    if module:
+        yield advise("arithmetic.freeze_untrained", place=place, part=part, module=str(module))
+    elif place:
+        yield advise("arithmetic.detach_unused", place=place, part=part)
 
 
 def _keep_memory(case: Case) -> Iterator[Advice]:

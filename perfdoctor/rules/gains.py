@@ -124,6 +124,7 @@ GAINS: Mapping[str, Estimate] = {
     "arithmetic.keep_activations": estimates.without_recomputing,
     "arithmetic.freeze_rest": estimates.by_freezing,
     "arithmetic.detach_unused": estimates.without_gradients,
+    "arithmetic.freeze_untrained": estimates.without_gradients,
     "arithmetic.reduce_at_once": estimates.by_whole_reductions,
     "arithmetic.single_precision": estimates.by_single_precision,
     "arithmetic.equal_work": estimates.value("share"),

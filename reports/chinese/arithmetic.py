@@ -90,6 +90,16 @@ def detach_unused(*, place: str, part: float | None) -> Fix:
     )
 
 
+def freeze_untrained(*, place: str, part: float | None, module: str) -> Fix:
+    at = f"在 {place} 处" if place else ""
+    takes = "" if part is None else f"这次调用占 {percent(part)} 的时间，它的反向传播还要另算。"
+    return fix(
+        "不为无人训练的模块计算梯度",
+        f"{module} 只用于求值，没有优化器使用它的参数；但这些参数仍要求梯度，"
+        f"所以反向传播也会穿过它{at}计算的内容。{takes}",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"脚本把它限制为 {threads} 个线程" if in_code else f"OMP_NUM_THREADS 为 {threads}"
     return fix(

@@ -30,6 +30,7 @@ NAMES = {
     "update": "优化器",
     "made_of_state": "用循环自己改变的数据制作批次之处",
     "unused_pass": "无人使用的梯度",
+    "untrained": "带梯度求值的模块",
     "trains_part": "只训练模型的一部分",
     "compiled": "由 torch.compile 编译",
     "graphs": "以 CUDA graph 启动工作",

@@ -110,6 +110,17 @@ def detach_unused(*, place: str, part: float | None) -> Fix:
     )
 
 
+def freeze_untrained(*, place: str, part: float | None, module: str) -> Fix:
+    at = f" at {place}" if place else ""
+    takes = "" if part is None else f" The call takes {percent(part)} of the time, and its backward pass comes on top."
+    return Fix(
+        "Compute no gradients of a module that nobody trains",
+        f"{module} only evaluates, and no optimizer takes its parameters; but they ask for gradients, so the backward "
+        f"pass goes through what it computes{at} as well.{takes}",
+        f"{module}.requires_grad_(False)  # once, behind {module}.eval(); what it is given may still get gradients",
+    )
+
+
 def more_threads(*, more: int, threads: int, in_code: bool, idle: float, cores: float) -> Fix:
     limit = f"The script limits it to {counted(threads, 'thread')}" if in_code else f"OMP_NUM_THREADS is {threads}"
     return Fix(

@@ -30,6 +30,7 @@ NAMES = {
     "update": "Optimizer",
     "made_of_state": "Makes batches of what its loop changes",
     "unused_pass": "Gradients nobody uses",
+    "untrained": "Evaluates with gradients",
     "trains_part": "Trains a part of the model",
     "compiled": "Compiled by torch.compile",
     "graphs": "Work launched as CUDA graphs",

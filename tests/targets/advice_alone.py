@@ -844,6 +844,15 @@ def a_pass_without_gradients_makes_the_same() -> None:
 
 
 @check
+def what_nobody_trains_still_hands_gradients_on() -> None:
+    teacher, x = small_model(), torch.randn(4, 8, requires_grad=True)
+    run("arithmetic.freeze_untrained", {"teacher": teacher}, module="teacher")
+    teacher(x).sum().backward()
+    assert all(one.grad is None for one in teacher.parameters())
+    assert x.grad is not None
+
+
+@check
 def reductions_of_few_elements_are_whole_operations() -> None:
     x = torch.randn(2, 8, requires_grad=True)
     names = run("arithmetic.reduce_at_once", {"x": x, "dim": 0}, part=0.2)

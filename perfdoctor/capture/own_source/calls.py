@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.gradients import find_part_optimizer, find_unused_passes
+from perfdoctor.capture.own_source.gradients import find_part_optimizer, find_untrained, find_unused_passes
 from perfdoctor.capture.own_source.syntax import Place
 from perfdoctor.capture.redact import mask_source
 from perfdoctor.knowledge.libraries import (
@@ -48,7 +48,7 @@ def find_calls(file: str, tree: ast.Module, lines: Sequence[str]) -> list[Source
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    unused = find_unused_passes(tree)
+    unused = [*find_unused_passes(tree), *find_untrained(tree)]
     reader = _Reader(tree, unused)
     reader.visit(tree)
     used = {call for loops in reader.training for call in reader.gone_over(loops)}

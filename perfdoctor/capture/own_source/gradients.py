@@ -3,16 +3,27 @@
 Whoever trains the last layer of a model passes ``model.head.parameters()`` to the optimizer. That alone stops no
 gradient: the backward pass goes through the whole model, and what it computes for the rest is thrown away. Likewise
 where a discriminator is trained with what a generator makes: the backward pass goes on through the generator, whose
-gradients are cleared before its own optimizer steps.
+gradients are cleared before its own optimizer steps. And likewise where a teacher that only evaluates is called beside
+what learns from it, and nothing says that its parameters get no gradients.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from perfdoctor.capture.own_source.syntax import Function, Loop, Place
-from perfdoctor.knowledge.libraries import BACKWARD, FREEZES, NO_GRADIENTS, TAKES_NO_PARAMETERS, UPDATES
+from perfdoctor.knowledge.detours import COPIES
+from perfdoctor.knowledge.libraries import (
+    BACKWARD,
+    DETACHES,
+    EVALUATES,
+    FREEZES,
+    LEAVES_GRAPH,
+    NO_GRADIENTS,
+    TAKES_NO_PARAMETERS,
+    UPDATES,
+)
 from perfdoctor.results.edits import last_name
 
 
@@ -54,6 +65,89 @@ def find_unused_passes(tree: ast.Module) -> list[ast.Call]:
     }
     calls = [call for statements, stepped in updates for call in _goes_into(statements, stepped, clear - {stepped})]
     return list({id(call): call for call in calls}.values())
+
+
+def find_untrained(tree: ast.Module) -> list[ast.Call]:
+    """Where modules are told to evaluate that a step calls with gradients and no optimizer takes; and these calls.
+
+    A call is left out where its statement calls a module that is trained as well: what each takes is not seen there.
+
+    Args:
+        tree: the syntax of the file.
+    """
+    trained = set(_optimized(tree).values())
+    frees = FREEZES - DETACHES
+    if not trained or any(last_name(node) in frees for node in ast.walk(tree) if isinstance(node, Place)):
+        return []
+    found: list[ast.Call] = []
+    for module, call in {name: call for node in ast.walk(tree) for name, call in _evaluates(node)}.items():
+        if passes := [*_untrained_passes(tree, module)] if _is_untrained(tree, module, trained) else []:
+            found.append(call)
+            found += [one for one, statement in passes if trained.isdisjoint(_called(statement))]
+    return found
+
+
+def _evaluates(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """The modules that a statement tells to evaluate, as they are written, each with the call: ``teacher.eval()``."""
+    call = node.value if isinstance(node, ast.Assign | ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == EVALUATES:
+        names = node.targets if isinstance(node, ast.Assign) else [call.func.value]
+        yield from ((ast.unparse(name), call) for name in names if isinstance(name, Place))
+
+
+def _is_untrained(tree: ast.Module, module: str, trained: set[str]) -> bool:
+    """Whether a module is never told to train, and is no part of what is trained, nor that of it."""
+    if any(module == one or module.startswith(f"{one}.") or one.startswith(f"{module}.") for one in trained):
+        return False
+    harmless = TAKES_NO_PARAMETERS | {"zip"}
+    kept = {id(node) for call in _calls(tree) if last_name(call.func) in harmless for node in ast.walk(call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in kept and ast.unparse(node.value) == module:
+            if node.attr in ("parameters", "named_parameters", "train"):
+                return False
+        elif isinstance(node, ast.Assign) and not _copies(node.value):  # one may have layers of the other
+            names = set(map(ast.unparse, node.targets))
+            of = {ast.unparse(one) for one in ast.walk(node.value) if isinstance(one, Place)}
+            if (module in names and of & trained) or (module in of and names & trained):
+                return False
+    return True
+
+
+def _copies(value: ast.AST) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in COPIES
+
+
+def _untrained_passes(tree: ast.Module, module: str) -> Iterator[tuple[ast.Call, ast.AST]]:
+    """The calls of a module in a step through which its backward pass goes, each with its statement."""
+    for step in _steps(tree):
+        nodes = [*ast.walk(step)]
+        without = {id(call) for node in nodes if _is_without_gradients(node) for call in _calls(node)}
+        for statement in nodes:
+            is_simple = isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return)
+            for call in _calls(statement) if is_simple else ():
+                is_pass = ast.unparse(call.func) == module and id(call) not in without
+                if is_pass and not _leaves_graph(nodes, call, statement):
+                    yield call, statement
+
+
+def _leaves_graph(nodes: Iterable[ast.AST], call: ast.Call, statement: ast.AST) -> bool:
+    """Whether what a call makes is used without its graph, by itself or under the name that it gets."""
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+    names = {ast.unparse(target) for target in targets if target is not None}
+
+    def is_of_it(value: ast.AST) -> bool:
+        return any(one is call or (isinstance(one, Place) and ast.unparse(one) in names) for one in ast.walk(value))
+
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in LEAVES_GRAPH and is_of_it(node.value):
+            return True
+        if isinstance(node, ast.Call) and last_name(node.func) in LEAVES_GRAPH and any(map(is_of_it, node.args)):
+            return True
+    return False
+
+
+def _called(statement: ast.AST) -> set[str]:
+    return {ast.unparse(call.func) for call in _calls(statement)}
 
 
 def _clears_first(statements: Sequence[ast.stmt], module: str, trains: Mapping[str, str]) -> bool:

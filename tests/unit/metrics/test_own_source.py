@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.own_source import part_after_draws, part_in_call, unused_pass
+from perfdoctor.metrics.own_source import part_after_draws, part_in_call, untrained_module, unused_pass
 from perfdoctor.recording.own_source import SourceCall, SourceDraw
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
@@ -34,6 +34,16 @@ def test_what_a_call_takes_is_all_that_was_seen_below_it() -> None:
 def test_other_calls_that_nothing_uses_are_no_passes() -> None:
     assert unused_pass([LOADER, CALL]) is CALL
     assert unused_pass([LOADER, CALL._replace(used=None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "module"), [("self.teacher.eval()", "self.teacher"), ("old = Net(size=3).to(device).eval()", "old")]
+)
+def test_what_evaluates_with_gradients_is_told_as_it_is_written(text: str, module: str) -> None:
+    told = SourceCall("/job/kd.py", 3, text, "eval", "main", False)
+    assert untrained_module([LOADER, told]) == module
+    assert untrained_module([LOADER, told._replace(used=None)]) == ""
+    assert unused_pass([told, CALL]) is CALL
 
 
 def part(*draws: SourceDraw, lines: dict[str, float] = LINES) -> float | None:

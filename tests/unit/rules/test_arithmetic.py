@@ -228,16 +228,29 @@ def test_gradients_that_nobody_uses_are_not_computed(place: str, backward: float
     assert (fix.predicted_speedup if fix else None) == (told if told is None else pytest.approx(told, abs=0.01))
 
 
+PHASES = {"forward": 0.3, "loss": 0.1, "backward": 0.5}
+
+
 def test_a_pass_whose_gradients_are_cleared_is_made_without_them() -> None:
     """Of the backward pass goes as much as the call is of the forward pass."""
     settings: dict[str, str | float] = {"unused_pass": "gan.py:9 critic_step"}
-    phases = {"forward": 0.3, "loss": 0.1, "backward": 0.5}
-    found = finding("cpu.model_compute", share=0.95, settings=settings, numbers={"unused_pass": 0.2}, **phases)
+    found = finding("cpu.model_compute", share=0.95, settings=settings, numbers={"unused_pass": 0.2}, **PHASES)
     fix = next(fix for fix in worded_fixes(found) if "does not step" in fix.title)
     assert fix.predicted_speedup == pytest.approx(1 / 0.75)
     assert "gan.py:9 critic_step" in fix.why
-    unseen = finding("cpu.model_compute", share=0.95, settings=settings, **phases)
+    unseen = finding("cpu.model_compute", share=0.95, settings=settings, **PHASES)
     assert next(fix for fix in worded_fixes(unseen) if "does not step" in fix.title).predicted_speedup is None
+
+
+def test_what_nobody_trains_is_told_to_get_no_gradients() -> None:
+    settings: dict[str, str | float] = {"unused_pass": "kd.py:9 main", "untrained": "self.teacher"}
+    found = finding("cpu.model_compute", share=0.9, settings=settings, numbers={"unused_pass": 0.2}, **PHASES)
+    [fix] = [fix for fix in worded_fixes(found) if "gradients" in fix.title]
+    assert fix.predicted_speedup == pytest.approx(1 / 0.75)
+    assert fix.change.startswith("self.teacher.requires_grad_(False)")
+    del settings["unused_pass"]  # its statement computes other things as well
+    found = finding("cpu.model_compute", share=0.9, settings=settings, **PHASES)
+    assert [fix.predicted_speedup for fix in worded_fixes(found) if "gradients" in fix.title] == [None]
 
 
 @pytest.mark.parametrize(

@@ -253,3 +253,49 @@ def test_a_pass_whose_gradients_are_cleared_before_they_are_used_is_found(source
     calls = [call for call in found(source) if call.callee not in ("Adam", "RMSprop")]
     assert [call.text for call in calls if call.used is not None] == unused
     assert all(call.used is False for call in calls if call.text in unused)
+
+
+TEACHER = """
+teacher = Net().eval()
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for x, y in loader:
+    target = teacher(x)
+    loss = distance(student(x), target, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+TOLD = ["teacher = Net().eval()", "target = teacher(x)"]
+IN_A_STEP = """
+class Distiller:
+    def __init__(self):
+        self.teacher = copy.deepcopy(self.student)
+        self.teacher.eval()
+        self.optimizer = torch.optim.SGD(self.student.parameters(), lr=0.1)
+    def step(self, x):
+        self.distance(self.student(x), self.teacher(x)).backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (TEACHER, TOLD),
+        # What the student computes in the same statement is no part of it.
+        (IN_A_STEP, ["self.teacher.eval()"]),
+        (TEACHER + "count = sum(one.numel() for one in teacher.parameters())\n", TOLD),
+        (TEACHER + "for one in teacher.parameters():\n    one.requires_grad = False\n", []),
+        (TEACHER.replace(".eval()", ""), []),
+        (TEACHER + "teacher.train()\n", []),
+        (TEACHER.replace("(student.parameters()", "([*student.parameters(), *teacher.parameters()]"), []),
+        (TEACHER.replace("(student.p", "(teacher.student.p"), []),
+        (TEACHER.replace("student.parameters()", "model.parameters()") + "model = Both(student, teacher)\n", []),
+        (TEACHER.replace("teacher(x)", "teacher(x).detach()"), []),
+        (TEACHER.replace("target, y", "target.logits.argmax(1), y"), []),
+        (TEACHER.replace("target = teacher(x)", "with torch.no_grad():\n        target = teacher(x)"), []),
+        (TEACHER.replace("target = teacher(x)", "target = 0") + "for x in held_out:\n    teacher(x)\n", []),
+    ],
+)
+def test_what_only_evaluates_and_gets_gradients_all_the_same_is_found(source: str, told: list[str]) -> None:
+    assert [call.text for call in found(source) if call.used is False and call.callee != "SGD"] == told

@@ -33,6 +33,7 @@ from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_detours import find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
+from perfdoctor.metrics.tracers import Tracer, find_tracer, traced_by
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.recording.schema import LoaderSample
@@ -64,8 +65,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = job.stacks.below_lines
     _measure_arithmetic(accounted.job, job)
-    unused = unused_pass(job.source_calls)
-    put(accounted.job, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
+    tracer = find_tracer(job.stacks, trainers)
+    _measure_own_code(accounted.job, job, trainers, tracer)
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
     put(accounted.job, "first_batches", first_batches(job.recording.rows(LoaderSample)))
@@ -82,7 +83,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
-        settings={**read_settings(job.recording, job.threads, pids), **read_code_settings(job)},
+        settings={**read_settings(job.recording, job.threads, pids), **read_code_settings(job), **traced_by(tracer)},
         paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
         lines={
             # Functions that brought a cause about on a device: no sample shows from where its work was launched.
@@ -106,6 +107,15 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
         once=_first_start(job, accounts),
     )
+
+
+def _measure_own_code(
+    numbers: dict[str, Evidence], job: JobTimeline, trainers: list[int], tracer: Tracer | None
+) -> None:
+    """What passes take whose gradients nobody uses, and what a trace function takes."""
+    unused = unused_pass(job.source_calls)
+    put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
+    put(numbers, "tracing", None if tracer is None else tracer.part)
 
 
 def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:

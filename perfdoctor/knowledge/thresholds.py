@@ -615,6 +615,12 @@ LIKE_UPDATES = Threshold(
 ONLY_COLLECTS = Threshold(
     0.9, "of the time at a line", "judgement: samples beside a call of gc.collect() fall on its line now and then"
 )
+TRACED_LINES = Threshold(
+    6.0,
+    "lines of libraries that call a function",
+    "judgement: of 115 jobs none called others at more than three; trace functions were called at 6 to 51",
+)
+TRACED_FILES = Threshold(3.0, "files that these lines are in", "judgement: as for TRACED_LINES")
 FORMATTING_TRACEBACKS = Threshold(
     0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"
 )

@@ -23,6 +23,9 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
     profiling = case.mean_of("own_profiling")
     if profiling >= thresholds.REPORTED_SHARE:
         yield advise("profiling.record_few_steps", share=profiling)
+    tracing = case.number("tracing") or 0.0
+    if tracing >= thresholds.REPORTED_SHARE:
+        yield advise("profiling.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
     if watcher := case.settings.get("watched_by"):
         yield advise("interpreter.stop_watching", watcher=watcher)
     for name, level in environment.DEBUGGING.items():

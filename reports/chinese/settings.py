@@ -57,6 +57,7 @@ NAMES = {
     "convolutions": "计算卷积",
     "recurrent": "使用循环层",
     "watched_by": "同时观测它的工具",
+    "traced_by": "每一行或每次调用时执行",
 }
 # Before the name of a mount point, of a device, of an environment variable.
 PREFIXES = {

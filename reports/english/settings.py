@@ -57,6 +57,7 @@ NAMES = {
     "convolutions": "Uses convolutions",
     "recurrent": "Uses recurrent layers",
     "watched_by": "Also watched by",
+    "traced_by": "Calls at each line or call",
 }
 # Before the name of a mount point, of a device, of an environment variable.
 PREFIXES = {

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from perfdoctor.reports.wording import worded_finding
+from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.rule import times_rarer
@@ -31,6 +31,13 @@ def test_a_first_compilation_is_not_called_one_of_many() -> None:
 def test_what_watches_each_call_is_named_first() -> None:
     found = finding("cpu.python_overhead", settings={"watched_by": "cProfile"})
     assert titles(found)[0] == "Run without cProfile"
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.3, 1 / 0.64), (0.03, None)])
+def test_a_trace_function_is_told_with_what_it_takes(part: float, told: float | None) -> None:
+    found = finding("cpu.python_overhead", numbers={"tracing": part}, settings={"traced_by": "train.py:5 count"})
+    [speedup] = [fix.predicted_speedup for fix in worded_fixes(found) if "trace function" in fix.title] or [None]
+    assert speedup == (told and pytest.approx(told))
 
 
 def test_environments_that_step_one_by_one_are_told_to_step_together() -> None:

@@ -1,0 +1,71 @@
+"""A function of the job's own that Python calls at each line or call (``sys.settrace``, ``sys.setprofile``).
+
+What is written in a library calls the job's own functions at a few lines: a layer's ``forward``, a sample's
+``__getitem__``, a hook. A trace function is below lines everywhere, and lets nothing of torch's run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import Frame, is_own, package_of
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.stacks import Stacks
+
+
+class Tracer(NamedTuple):
+    """A trace function.
+
+    Attributes:
+        place: its line that was seen most, ``file.py:12 function``.
+        part: fraction of the main threads' time below it.
+    """
+
+    place: str
+    part: float
+
+
+def find_tracer(stacks: Stacks, trainers: Collection[int]) -> Tracer | None:
+    """The trace function that takes most of the time; None where there is none.
+
+    Args:
+        stacks: the job's.
+        trainers: process ids.
+    """
+    spent = stacks.spent_ns(trainers)
+    callers: defaultdict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
+    places: defaultdict[tuple[str, str], Amounts[str]] = defaultdict(Amounts)
+    lets_run: set[tuple[str, str]] = set()
+    for number, amount in spent.items():
+        frames = stacks.frames[number]
+        for at, (caller, frame) in enumerate(pairwise(frames)):
+            if is_own(frame) and not is_own(caller) and not _is_protocol(frame):
+                called = frame.file, frame.function
+                callers[called].add((caller.file, caller.line))
+                if any(package_of(below.file) == "torch" for below in frames[at + 2 :]):
+                    lets_run.add(called)
+        for frame in {(one.file, one.function): one for one in frames if is_own(one)}.values():
+            places[frame.file, frame.function][f"{frame.file}:{frame.line} {frame.function}"] += amount
+    found = [one for one, lines in callers.items() if _are_everywhere(lines) and one not in lets_run]
+    most = max(found, key=lambda one: places[one].total, default=None)
+    if most is None:
+        return None
+    return Tracer(max(places[most], key=places[most].__getitem__), places[most].total / spent.total)
+
+
+def traced_by(tracer: Tracer | None) -> Mapping[str, str]:
+    """The setting that says where it is."""
+    return {} if tracer is None else {"traced_by": tracer.place}
+
+
+def _are_everywhere(lines: Collection[tuple[str, int]]) -> bool:
+    return len(lines) >= thresholds.TRACED_LINES and len({file for file, _ in lines}) >= thresholds.TRACED_FILES
+
+
+def _is_protocol(frame: Frame) -> bool:
+    """Whether Python or torch calls it by its name, as ``__torch_function__``: wherever that is asked for."""
+    return frame.simple_name.startswith("__") and frame.simple_name.endswith("__")

@@ -1,0 +1,40 @@
+"""A function of the job's own that Python calls at each line or call."""
+
+import pytest
+
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.tracers import Tracer, find_tracer
+from perfdoctor.timeline.stacks import Stacks
+from tests.builders import jobs
+
+FILE, PACKAGES = "/job/train.py", "/v/lib/python3.11/site-packages"
+MAIN, WATCH = Frame(FILE, "main", 20), Frame(FILE, "count", 5)
+FILES = ("nn/modules/module.py", "nn/functional.py", "optim/adam.py")
+LINES = [Frame(f"{PACKAGES}/torch/{file}", "some", line) for file in FILES for line in (3, 7)]
+
+
+def find(called: Frame, *below: Frame, lines: list[Frame] = LINES) -> Tracer | None:
+    """What of a job is found, half of whose time is in a function called at some lines of libraries."""
+    stacks = [(MAIN, line, called, *below) for line in lines]
+    return find_tracer(Stacks.read(jobs.stacks(1, *stacks, *[(MAIN,)] * len(stacks), times=600, every_s=0.01)), {1})
+
+
+def test_what_is_below_lines_of_libraries_everywhere_is_called_by_python() -> None:
+    found = find(WATCH)
+    assert found is not None
+    assert found.place == f"{FILE}:5 count"
+    assert found.part == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("called", "below", "lines"),
+    [
+        (WATCH, (), LINES[:3]),  # a layer, a hook
+        (WATCH, (), [Frame(LINES[0].file, "some", line) for line in range(9)]),  # what one file calls
+        (WATCH, (LINES[0],), LINES),  # it stands for functions of torch's
+        (Frame(FILE, "Mode.__torch_function__", 5), (), LINES),
+        (Frame(f"{PACKAGES}/coverage/pytracer.py", "count", 5), (), LINES),
+    ],
+)
+def test_what_a_library_calls_is_no_trace_function(called: Frame, below: tuple[Frame], lines: list[Frame]) -> None:
+    assert find(called, *below, lines=lines) is None

@@ -126,6 +126,12 @@ _DATA = {
     "once, behind {}; what it is given may still get gradients": "只做一次，在 {} 之后；它的输入仍可以有梯度",
     "before training, or do not set it": "在训练之前，或者不设置它",
     "likewise": "同样",
+    "with repeats; without: {}": "会有重复；不重复：{}",
+    "in place of drawing from {} and of each call that puts a part of them together": (
+        "代替从 {} 中抽取，以及拼合其各部分的每次调用"
+    ),
+    "once, for each part of a sample: {}": "对样本的每个部分只做一次：{}",
+    "where a sample goes into {}: {}": "在样本放入 {} 的地方：{}",
     "where a later step needs its gradients, it calls it anew": "后面的步骤如果需要它的梯度，会重新调用它",
     "the part that it is given": "交给优化器的那一部分",
     "in the place of shuffle=True or another sampler": "代替 shuffle=True 或其他采样器",

@@ -81,6 +81,15 @@ def listed(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def stacked(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept = pieces[0][0]
+    return fix(
+        f"把 {kept} 存为张量，在 {line} 用一次调用取出一个批次的所有行",
+        f"{percent(share)} 的时间花在那里：样本从 {kept} 中抽取后，经过 Python 逐个拼在一起。"
+        "如果张量的每一行就是一个样本，一次调用即可取出一个批次的所有行。",
+    )
+
+
 def averaged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"在 {line} 用一次调用求所有参数的平均",

@@ -131,6 +131,19 @@ def listed(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def stacked(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept = pieces[0][0]
+    return Fix(
+        f"Keep {kept} as tensors, and take the rows of a batch in one call, at {line}",
+        f"{percent(share)} of the time goes there: samples are drawn from {kept} and put together one by one, through "
+        "Python. Of a tensor that has a row for each sample, one call takes all rows of a batch.",
+        "rows = torch.randint(0, filled, (batch_size,))  # with repeats; without: torch.randperm(filled)[:batch_size]\n"
+        f"batch = part[rows]  # in place of drawing from {kept} and of each call that puts a part of them together\n"
+        "# once, for each part of a sample: part = torch.empty(capacity, *one.shape, dtype=one.dtype)\n"
+        f"# where a sample goes into {kept}: part[at] = one",
+    )
+
+
 def averaged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     average = "torch.optim.swa_utils.get_ema_multi_avg_fn({})([*{}], [*{}], 0)  # in place of the loop"
     return Fix(

@@ -907,6 +907,10 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
     head, x = torch.nn.Linear(3, 4), torch.randn(2, 6, 3)
     late = last_value("detours.indexed_late", {"head": head, "x": x}, pieces=(("head", "x[:, -1]", ""),))
     assert torch.allclose(late, head(x)[:, -1])
+    part = torch.arange(20.0).reshape(10, 2)
+    drawn = run("detours.stacked", {"part": part, "filled": 5, "batch_size": 64}, pieces=(("self.rows", "", ""),))
+    assert drawn["batch"].shape == (64, 2)
+    assert set(drawn["batch"][:, 0].tolist()) <= set(part[:5, 0].tolist())
     rows = [numpy.full(3, number, numpy.float32) for number in range(4)]
     made = run("detours.listed", {"rows": rows}, pieces=(("torch.tensor", "[row for row in rows]", ""),))
     assert torch.equal(eval(advice("detours.listed", pieces=(("torch.tensor", "[row for row in rows]", ""),)), made),

@@ -9,6 +9,7 @@ from itertools import pairwise
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.made_again import find_made_again
 from perfdoctor.capture.own_source.parameters import find_by_parameter
+from perfdoctor.capture.own_source.stacked import find_stacked
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Loop, Place, names_stored
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
@@ -30,6 +31,7 @@ from perfdoctor.knowledge.detours import (
     ONE_HOT,
     ONES_OF_INDEX,
     PRODUCTS,
+    STACKED,
     TWO_PASSES,
 )
 from perfdoctor.knowledge.libraries import BACKWARD
@@ -67,6 +69,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
             found += [(ONE_BY_ONE, first, last, what) for first, last, what in _one_by_one(block)]
     found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]
+    found += [(STACKED, node, node, what) for node, what in find_stacked(tree)]
     for way, first, last, what in found:
         if text_of(lines, first) and text_of(lines, last):
             kept, new, put = (*what, "", "")[:3]

@@ -183,6 +183,28 @@ def test_other_ways() -> None:
     assert not found("x = torch.tensor([2 * i for i in some])\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("rows = random.sample(self.rows, n)\nx, y = zip(*rows)\nx, y = torch.stack(x), torch.stack(y)", "self.rows"),
+        ("rows = random.choices(rows, k=n)\nreturn np.stack([row.x for row in rows])", "rows"),
+        ("at = np.random.randint(0, len(rows), n)\nx = np.stack([rows[i][0] for i in at])", "rows"),
+        ("x = torch.stack([self.x[i] for i in torch.randperm(n)[:k]])", "self.x"),
+        ("rows = replay.draw(n)\nx = torch.cat(Row(*zip(*rows)).x)", "replay.kept"),
+        # Nothing is put together, of nothing that was drawn, or by what makes a list of numbers one tensor.
+        ("rows = random.sample(rows, n)\nreturn rows", None),
+        ("rows = random.sample(rows, n)\nx = torch.stack(others)", None),
+        ("rows = random.sample(rows, n)\nrows = load(n)\nx = torch.stack(rows)", None),
+        ("x = torch.stack([layer(x) for layer in layers])", None),
+        ("rows = random.sample(rows, n)\nx = torch.tensor([2 * row for row in rows])", None),
+    ],
+)
+def test_samples_that_are_drawn_from_a_list_are_put_together(body: str, told: str | None) -> None:
+    source = "class Replay:\n    def draw(self, n):\n        return random.sample(self.kept, n)\n"
+    kept = {one[1] for one in found(f"{source}def step(n):\n" + indent(body, "    ")) if one[0] == "stacked"}
+    assert kept == ({told} if told else set())
+
+
 PAIR = "for p, q in zip(net.parameters(), target.parameters()):\n"
 
 

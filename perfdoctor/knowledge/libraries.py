@@ -148,10 +148,8 @@ PREPARED: dict[str, frozenset[str]] = {
     "images": frozenset(("PIL", "cv2", "imageio", "skimage", "torchvision", "albumentations", "kornia")),
     "sound": frozenset(("torchaudio", "librosa", "soundfile", "audioread", "resampy", "torch_audiomentations")),
     "video": frozenset(("av", "decord", "torchcodec", "moviepy", "pytorchvideo")),
-    "text": frozenset((
-        "tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy", "re", "html",
-        "string", "textwrap",
-    )),
+    # The standard library's search and cut text for many ends: a sort key, a file's name, a table's cells.
+    "text": frozenset(("tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy")),
     "arrays": frozenset(("numpy", "scipy", "pandas")),
 }  # fmt: skip
 # What a program is started by, as the beginning of such calls (``library_calls``).

@@ -182,29 +182,6 @@ def without_recomputing(fix: Proposed) -> Gain:
     return Gain(0.0 if fix["full"] else again, 1.2 * again, 1.7 * again)
 
 
-def by_freezing(fix: Proposed) -> Gain | None:
-    """Most of the backward pass, if what is trained is at the end of the model; next to nothing if at its beginning.
-
-    Of one that took half of the time three quarters went (measured, convolutions with a linear layer that is trained).
-    """
-    if fix["backward"] is None:
-        return None
-    backward = fix.worked(fix["backward"])
-    return Gain(0.0, 0.75 * backward, backward)
-
-
-def without_gradients(fix: Proposed) -> Gain | None:
-    """What the backward pass takes for a part of the forward pass: as much of it as that is of the forward pass.
-
-    Or half as much again, where that part's layers are dearer backwards than the others (measured: 0.31 for 0.20).
-    """
-    forward = fix.case.phase("forward") + fix.case.phase("loss")
-    if fix["part"] is None or not forward:
-        return None
-    backward = min(1.0, fix["part"] / forward) * fix.worked(fix.case.phase("backward"))
-    return Gain(backward / 2, backward, 1.5 * backward)
-
-
 def part_value(name: str) -> Estimate:
     """A part of the cause that the advice itself says."""
     return lambda fix: None if fix[name] is None else fix.frees_exactly(fix[name])

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import perfdoctor.rules.estimates as estimates
 import perfdoctor.rules.exchange_estimates as exchange_estimates
+import perfdoctor.rules.gradient_estimates as gradient_estimates
 import perfdoctor.rules.optimizer as optimizer
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
@@ -123,9 +124,9 @@ GAINS: Mapping[str, Estimate] = {
     "cores.raise_quota": estimates.ALL,
     "arithmetic.keep_memory": estimates.by_kept_memory,
     "arithmetic.keep_activations": estimates.without_recomputing,
-    "arithmetic.freeze_rest": estimates.by_freezing,
-    "arithmetic.detach_unused": estimates.without_gradients,
-    "arithmetic.freeze_untrained": estimates.without_gradients,
+    "arithmetic.freeze_rest": gradient_estimates.by_freezing,
+    "arithmetic.detach_unused": gradient_estimates.without_gradients,
+    "arithmetic.freeze_untrained": gradient_estimates.without_training,
     "arithmetic.reduce_at_once": estimates.by_whole_reductions,
     "arithmetic.single_precision": estimates.by_single_precision,
     "arithmetic.equal_work": estimates.value("share"),

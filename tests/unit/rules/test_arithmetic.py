@@ -247,6 +247,7 @@ def test_what_nobody_trains_is_told_to_get_no_gradients() -> None:
     found = finding("cpu.model_compute", share=0.9, settings=settings, numbers={"unused_pass": 0.2}, **PHASES)
     [fix] = [fix for fix in worded_fixes(found) if "gradients" in fix.title]
     assert fix.predicted_speedup == pytest.approx(1 / 0.75)
+    assert fix.speedup_range == pytest.approx((1 / 0.875, 1 / 0.525))
     assert fix.change.startswith("self.teacher.requires_grad_(False)")
     del settings["unused_pass"]  # its statement computes other things as well
     found = finding("cpu.model_compute", share=0.9, settings=settings, **PHASES)

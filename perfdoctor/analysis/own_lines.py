@@ -10,7 +10,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.by_function import by_function, owner_of
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
 from perfdoctor.metrics.own_source import part_after_draws
-from perfdoctor.recording.own_source import SourceDraw, SourceLoop
+from perfdoctor.recording.own_source import SourceDraw, SourceLoop, SourceReadOut, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
@@ -41,6 +41,12 @@ def done_afterwards(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...
     return parts_by_function(lines, seconds) if seconds else ()
 
 
+def only_read_out(job: JobTimeline, functions: Sequence[tuple[str, float]]) -> tuple[str, ...]:
+    """Those of some functions that do nothing but read values out of tensors, as far as their source says it."""
+    places = {f"{file}:{number}" for file, number in lines_of(job.recording.rows(SourceReadOut))}
+    return tuple(line for line, _ in functions if line.partition(" ")[0] in places)
+
+
 def outside_torch(accounts: Sequence[Account]) -> tuple[tuple[str, float], ...]:
     """Functions that run Python or call libraries other than torch, each with its fraction of the wall time.
 
@@ -66,13 +72,14 @@ def parts_by_function(lines: Amounts[str], total: float) -> tuple[tuple[str, flo
 
 
 def parts_by_loop(
-    job: JobTimeline, called: Mapping[str, Amounts[str]], own: Mapping[str, Amounts[str]]
+    job: JobTimeline, accounts: Sequence[Account], called: Mapping[str, Amounts[str]], own: Mapping[str, Amounts[str]]
 ) -> Mapping[str, tuple[CostlyLoop, ...]] | None:
     """Loops, each with its part of all that a cause takes; None where no source was read that runs."""
     if job.recording.lacks(SourceLoop) or not _is_read(job):
         return None
     loops = OwnLoops(job.stacks, job.source_loops)
-    return {cause: loops.of(lines, own[cause].total) for cause, lines in called.items()}
+    beside = {PYTHON_OVERHEAD: Amounts.summed(account.computed_beside() for account in accounts)}
+    return {cause: loops.of(lines, own[cause].total, beside.get(cause)) for cause, lines in called.items()}
 
 
 def drawn_before(job: JobTimeline, lines: Mapping[str, float]) -> float | None:

@@ -11,6 +11,7 @@ from perfdoctor.analysis.own_lines import (
     done_afterwards,
     drawn_before,
     located,
+    only_read_out,
     outside_torch,
     parts_by_function,
     parts_by_loop,
@@ -64,6 +65,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = job.stacks.below_lines
+    afterwards = done_afterwards(accounts)
     _measure_arithmetic(accounted.job, job)
     tracer = find_tracer(job.stacks, trainers)
     _measure_own_code(accounted.job, job, trainers, tracer)
@@ -94,9 +96,10 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         library_calls={cause: named_calls(lines, job.stacks.calls_below_lines) for cause, lines in own.items()},
         python_lines={cause: by_function(without_torch(lines, under)) for cause, lines in own.items()},
         called_lines={cause: parts_by_function(called[cause], lines.total) for cause, lines in own.items()},
-        loops=parts_by_loop(job, called, own),
+        loops=parts_by_loop(job, accounts, called, own),
         done_alone=find_done_alone(accounts),
-        done_afterwards=done_afterwards(accounts),
+        done_afterwards=afterwards,
+        read_outs=only_read_out(job, afterwards),
         hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
         outside_torch=outside_torch(accounts),
         detours=find_costly(

@@ -164,6 +164,10 @@ class Account:
         """Of a cause's lines, what lies in the optimizer's step."""
         return self.passes.get((cause, _OPTIMIZER), {})
 
+    def computed_beside(self) -> Mapping[str, float]:
+        """The lines of arithmetic below the model's passes, as far as it counts as overhead of the job's own code."""
+        return self.afterwards.get(MODEL_COMPUTE, {}) if self.activities.seconds["beside"] else {}
+
     def in_passes(self) -> set[str]:
         """The lines that the model's passes and the optimizer's step were seen at."""
         return {line for lines in self.passes.values() for line in lines}

@@ -24,15 +24,17 @@ class CostlyLoop:
 
     Attributes:
         line: its first, as ``lines`` has them.
-        part: the fraction of the cause's time.
+        part: the fraction of the cause's time, without arithmetic beside the model.
         carries: a round needs what the one before it has made, so that not all can be one operation.
         cell: the layer of torch's that it calls for one piece of a sequence at a time; "" if none.
+        computes: the fraction of the cause's time that is arithmetic beside the model.
     """
 
     line: str
     part: float
     carries: bool = False
     cell: str = ""
+    computes: float = 0.0
 
 
 class OwnLoops:
@@ -67,7 +69,9 @@ class OwnLoops:
                 name = self._loop_that_counts(around[number], stacks.frames[number])
                 self._by_line.setdefault(line, Amounts())[name] += amount_ns
 
-    def of(self, lines: Mapping[str, float], total: float) -> tuple[CostlyLoop, ...]:
+    def of(
+        self, lines: Mapping[str, float], total: float, beside: Mapping[str, float] | None = None
+    ) -> tuple[CostlyLoop, ...]:
         """The loops that lines ran in, those with most of their time first.
 
         Of several around a line in one function those count whose rounds do not need each other, or else the innermost:
@@ -77,13 +81,28 @@ class OwnLoops:
         Args:
             lines: of the job's own, ``"file.py:12 function"`` to its amount.
             total: what the parts are of.
+            beside: what of the lines' amounts is arithmetic beside the model.
         """
+        whole, computes = self._by_loop(lines), self._by_loop(beside or {})
+        found = sorted(whole.items(), key=lambda one: -one[1])
+        return tuple(
+            CostlyLoop(
+                name,
+                max(0.0, amount - computes[name]) / total,
+                self._carries[name],
+                self._cells[name],
+                min(amount, computes[name]) / total,
+            )
+            for name, amount in found
+        )
+
+    def _by_loop(self, lines: Mapping[str, float]) -> Amounts[str]:
+        """What lines have, by the names of the loops that they ran in."""
         parts = []
         for line, amount in lines.items():
             fractions = Amounts(self._by_line.get(line, {})).fractions()
             parts.append({name: part * amount for name, part in fractions.items() if name})
-        found = sorted(Amounts.summed(parts).items(), key=lambda one: -one[1])
-        return tuple(CostlyLoop(name, amount / total, self._carries[name], self._cells[name]) for name, amount in found)
+        return Amounts.summed(parts)
 
     def _loop_that_counts(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
         """The name of the loop that counts; "" if none does."""

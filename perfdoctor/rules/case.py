@@ -84,6 +84,7 @@ class Case:
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         done_afterwards: functions that compute below the model's passes: ``(line, fraction of the wall time)``.
+        read_outs: lines of such functions that do nothing but read something out.
         hooks: lines of functions that torch calls in the middle of a pass, and that only read something out.
         outside_torch: functions that mostly run in Python's interpreter or in libraries other than torch, likewise.
         detours: what the job's own source does again or for nothing, that with most of the time first.
@@ -111,6 +112,7 @@ class Case:
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     done_afterwards: tuple[tuple[str, float], ...] = ()
+    read_outs: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
     outside_torch: tuple[tuple[str, float], ...] = ()
     detours: tuple[CostlyDetour, ...] = ()

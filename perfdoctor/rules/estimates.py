@@ -66,12 +66,14 @@ def of_loop(fix: Proposed) -> Gain:
     Of the arithmetic in it half is taken to go as well, up to three times the calls: small operations begin and end
     more than they compute, and large ones stay. Where two such loops were mended, 0.39 and 0.70 of the time went, and
     their calls alone were 0.11 and 0.44 of it. At most all of it goes: of four more 0.19 to 0.51 went, of which their
-    calls and half of their arithmetic were 0.17, 0.17, 0.32 and 0.39.
+    calls and half of their arithmetic were 0.17, 0.17, 0.32 and 0.39. Arithmetic beside the model counts alike.
     """
     parts = [{one.line: one.part for one in _loops(fix.case, about)} for about in (fix.cause, MODEL_COMPUTE)]
     calls, arithmetic = (some.get(fix["line"], 0.0) for some in parts)
+    beside = next((one.computes for one in _loops(fix.case, fix.cause) if one.line == fix["line"]), 0.0)
+    computes = fix.case.share(MODEL_COMPUTE) * arithmetic + fix.share * beside
     gain = fix.frees_calls(calls, calls)
-    half, whole = (min(fix.case.share(MODEL_COMPUTE) * arithmetic * part, 3 * gain.likely) for part in (0.5, 1.0))
+    half, whole = (min(computes * part, 3 * gain.likely) for part in (0.5, 1.0))
     return Gain(0.0, gain.likely + half, gain.most + whole)
 
 
@@ -94,7 +96,7 @@ def by_larger_batch(fix: Proposed) -> Gain:
 
     How long an optimizer computes depends on the parameters only.
     """
-    part = max(0.0, 1 - sum(one.part for one in _loops(fix.case, fix.cause) if not one.carries)) / 2
+    part = max(0.0, 1 - sum(one.part + one.computes for one in _loops(fix.case, fix.cause) if not one.carries)) / 2
     gain = fix.frees_calls(part, part)
     if fix.cause == KERNEL_LAUNCH or fix.case.uses_gpu:
         return gain

@@ -166,8 +166,8 @@ def compute_rarely(case: Case) -> Iterator[Advice]:
     """What is computed below the model's passes, but for what an agent does next."""
     line, share = next(iter(case.done_afterwards), ("", 0.0))
     if share >= thresholds.REPORTED_SHARE and not case.depends_on_steps:
-        in_torch = line not in dict(case.outside_torch)
-        yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks, in_torch=in_torch)
+        averages = line not in (*dict(case.outside_torch), *case.read_outs)  # or so it may be
+        yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks, averages=averages)
 
 
 def _call_less(case: Case) -> Iterator[Advice]:
@@ -207,7 +207,7 @@ def replace_loop(case: Case, cause: str) -> Iterator[Advice]:
     """Fewer operations, in the place of a loop of the job's own."""
     loop = next((one for one in _long_loops(case, cause) if one.cell or not one.carries), None)
     if loop is not None:
-        yield _replace(loop, loop.part * case.share(cause))
+        yield _replace(loop, case.share(cause))
 
 
 def _use_larger_operations(case: Case) -> Iterator[Advice]:
@@ -220,10 +220,11 @@ def _use_larger_operations(case: Case) -> Iterator[Advice]:
     yield advise("interpreter.larger_operations", line=line, share=case.share(PYTHON_OVERHEAD))
 
 
-def _replace(loop: CostlyLoop, share: float) -> Advice:
+def _replace(loop: CostlyLoop, whole: float) -> Advice:
+    share, computes = loop.part * whole, loop.computes * whole
     if loop.cell:
         return advise("interpreter.whole_sequence", line=loop.line, cell=loop.cell, layer=CELLS[loop.cell], share=share)
-    return advise("interpreter.without_loop", line=loop.line, share=share)
+    return advise("interpreter.without_loop", line=loop.line, share=share, computes=computes)
 
 
 def _compile(case: Case) -> Iterable[Advice]:

@@ -147,14 +147,14 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
     )
 
 
-def compute_rarely(*, line: str, share: float, hook: bool, in_torch: bool) -> Fix:
+def compute_rarely(*, line: str, share: float, hook: bool, averages: bool) -> Fix:
     if hook:
         return fix(
             f"让 {line} 做的事更少发生",
             f"{percent(share)} 的时间花在那里的运算上。它是 torch 在每次计算中调用的钩子，只读取数值："
             "很少需要每步都读。",
         )
-    average = "权重的滑动平均也可以隔若干步更新一次，只要那一次遗忘的与其间各步之和相同。" if in_torch else ""
+    average = "权重的滑动平均也可以隔若干步更新一次，只要那一次遗忘的与其间各步之和相同。" if averages else ""
     return fix(
         f"让 {line} 做的事更少发生",
         f"{percent(share)} 的时间花在那里，位于模型的计算之后：指标等很少需要每步都算。{average}",
@@ -210,10 +210,11 @@ def larger_operations(*, line: str | None, share: float) -> Fix:
     )
 
 
-def without_loop(*, line: str, share: float) -> Fix:
+def without_loop(*, line: str, share: float, computes: float) -> Fix:
+    stays = f"此外计算本身占 {percent(computes)}：张量大时，这部分仍会留下。" if computes > share else ""
     return fix(
         f"用一次运算代替 {line} 处的循环",
-        f"{_in_the_loop(share)}：每次调用都要几微秒，无论计算量多小。",
+        f"{_in_the_loop(share)}：每次调用都要几微秒，无论计算量多小。{stays}",
         f"遍历元素或样本时：换成对全部元素的一次张量运算{_ONE_OPERATION}",
     )
 

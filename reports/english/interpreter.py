@@ -173,7 +173,7 @@ def more_rarely(*, lines: tuple[str, ...], part: float, share: float | None) -> 
     )
 
 
-def compute_rarely(*, line: str, share: float, hook: bool, in_torch: bool) -> Fix:
+def compute_rarely(*, line: str, share: float, hook: bool, averages: bool) -> Fix:
     if hook:
         return Fix(
             f"Do what {line} does more rarely",
@@ -186,7 +186,7 @@ def compute_rarely(*, line: str, share: float, hook: bool, in_torch: bool) -> Fi
         "; an average then keeps decay ** 100 of itself\n"
         "# or an average in one call: torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
     )
-    more = average if in_torch else ("", "")
+    more = average if averages else ("", "")
     return Fix(
         f"Do what {line} does more rarely",
         f"{percent(share)} of the time goes there, below the model's passes: metrics and the like are rarely needed at "
@@ -251,10 +251,11 @@ def larger_operations(*, line: str | None, share: float) -> Fix:
     )
 
 
-def without_loop(*, line: str, share: float) -> Fix:
+def without_loop(*, line: str, share: float, computes: float) -> Fix:
+    stays = f" They compute for {percent(computes)} besides: large tensors keep that." if computes > share else ""
     return Fix(
         f"Let one operation stand for the loop at {line}",
-        f"{_in_the_loop(share)}: each call costs some microseconds, however little it computes.",
+        f"{_in_the_loop(share)}: each call costs some microseconds, however little it computes.{stays}",
         f"Replace {_ONE_OPERATION}.",
     )
 

@@ -39,6 +39,8 @@ def _only_reads_out(function: Function) -> bool:
         return False
     given = function.args
     tensors = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - {"self"}
+    if not tensors:  # it has them from somewhere else
+        return False
     for node in inside:  # what is made of tensors is one, in the order in which it is written
         if isinstance(node, _Assignment) and node.value is not None and _has_any(node.value, tensors):
             tensors |= {name for target in _targets(node) for name in names_stored(ast.walk(target))}

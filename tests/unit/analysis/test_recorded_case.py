@@ -8,7 +8,8 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import SLEEP, all_of
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.reports.wording import worded
+from perfdoctor.recording.own_source import SourceReadOut
+from perfdoctor.reports.wording import worded, worded_fixes
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
@@ -71,3 +72,22 @@ def test_a_first_start_of_workers_may_be_the_only_one(ended_s: float | None, lea
     with jobs.recorded([*trainer, *worker, *jobs.stacks(10, *turns)]) as recording:
         found = {one.cause: one for one in examine(recording).findings}["cpu.worker_startup"]
     assert ("not seen to come again" not in worded(found.summary)) is least
+
+
+@pytest.mark.parametrize("reads_out", [False, True])
+def test_of_what_only_reads_values_out_nothing_is_told_of_averages(reads_out: bool) -> None:
+    torch = "/v/lib/python3.11/site-packages/torch"
+    inner = [
+        Frame(f"{torch}/nn/modules/module.py", "_call_impl", 1),
+        Frame(f"{torch}/_tensor.py", "backward", 1),
+        Frame(f"{torch}/optim/sgd.py", "step", 80),
+        *[Frame("/home/me/train.py", "note", 40)] * 2,
+    ]
+    turns = [(Frame("/home/me/train.py", "main", line), frame) for line, frame in enumerate(inner, 10)]
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, run=1.0), *jobs.stacks(10, *turns, times=10, every_s=1.0)]
+    code = jobs.code(10, "libtorch_cpu.so", "_ZN2at6native7DEFAULT10add_kernelEv", 800)
+    source = [SourceReadOut("/home/me/train.py", 38, 41)] if reads_out else []
+    with jobs.recorded([*trainer, *code, *source]) as recording:
+        finding = next(one for one in examine(recording).findings if one.cause == "cpu.python_overhead")
+    fix = next(one for one in worded_fixes(finding) if "more rarely" in one.title)
+    assert ("average" in f"{fix.why}{fix.change}") is not reads_out

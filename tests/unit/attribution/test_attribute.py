@@ -258,6 +258,7 @@ def test_arithmetic_that_is_none_of_the_models_stays_overhead() -> None:
     account.add(0, 10.0, CodeLocation("forward", line="a.py:3 net"), passes)
     found = account.with_mix_of_lines(CodeOfLines({"a.py:3 net": 5}, {below.line: 30, "a.py:3 net": 10}), MODEL_COMPUTE)
     assert found.lines[PYTHON_OVERHEAD] == pytest.approx({below.line: 3.0, "a.py:3 net": 3.0})
+    assert found.computed_beside() == {below.line: 3.0}
 
 
 FETCH = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 43)

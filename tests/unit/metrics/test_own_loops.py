@@ -62,6 +62,13 @@ def test_of_loops_that_follow_each_other_in_one_that_one_counts(beside: int, lin
         assert [one.line for one in found] == [f"{LOSS}:5 pairs"]
 
 
+def test_arithmetic_beside_the_model_is_no_calling_of_operations() -> None:
+    """Of a loop that sorts each weight, little is calls."""
+    loop, lines = SourceLoop(LOSS, 6, 8, carries=False), {f"{LOSS}:3 distance": 4.0, f"{TRAIN}:38 main": 1.0}
+    found = OwnLoops(seen(BACKWARD, MODEL, PAIRS), [EPOCHS, loop]).of(lines, 10.0, {f"{LOSS}:3 distance": 3.0})
+    assert found == (CostlyLoop(f"{LOSS}:6 pairs", pytest.approx(0.1), computes=pytest.approx(0.3)),)
+
+
 def test_a_loop_over_a_loader_is_none() -> None:
     loader = (step(51), Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700))
     model = (step(52), Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1))

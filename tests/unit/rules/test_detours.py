@@ -50,6 +50,6 @@ def test_loops_of_functions_that_need_not_be_called_again_need_not_be_mended() -
     again = detour("made_again", Piece("table(n)", "n", ""))
     again = replace(again, lines=frozenset(["train.py:5 table"]))
     for loop, told in (("train.py:4 table", False), ("train.py:30 main", True), (LINE, True)):
-        fixes = [advise("interpreter.without_loop", line=loop, share=0.2)]
+        fixes = [advise("interpreter.without_loop", line=loop, share=0.2, computes=0.0)]
         kept = [*without_detours(fixes, Case({}, (), {}, detours=(again,)), "cpu.model_compute")]
         assert (kept == fixes) is told

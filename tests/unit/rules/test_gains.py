@@ -114,6 +114,17 @@ def test_the_line_of_the_optimizers_step_is_not_told_to_call_less() -> None:
     assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.8 * 0.4))
 
 
+def test_a_loop_is_promised_the_calls_in_it_and_not_all_that_it_computes_beside_the_model() -> None:
+    """As a histogram of each weight: what is large takes as long in one operation."""
+    loop = CostlyLoop("/job/train.py:31 log", 0.1, computes=0.8)
+    found = fixes_of(replace(case_of(PYTHON, 0.5), loops={PYTHON: (loop,)}), PYTHON)
+    fix = found["Let one operation stand for the loop at /job/train.py:31 log"]
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.05 - 0.15))
+    assert "5% of the time" in fix.why
+    assert "40%" in fix.why
+    assert found["Use a larger batch"].predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.1 / 2))
+
+
 def test_a_loop_is_promised_what_runs_in_it_and_without_one_nothing_is_told_of_loops() -> None:
     case = replace(
         case_of(PYTHON, 0.5),

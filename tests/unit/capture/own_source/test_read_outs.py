@@ -33,6 +33,11 @@ def update(parameter):
     parameter.data.add_(parameter.grad, alpha=-rate)
     norms.append(parameter.grad.norm().item())
 """
+GIVEN_NONE = """\
+def average(self):
+    for name in self.now:
+        self.kept[name] = 0.9 * self.kept[name] + self.now[name].float()
+"""
 STEPS = "def update(parameter):\n    optimizers[parameter].step()\n    norms.append(parameter.grad.norm().item())"
 
 
@@ -75,11 +80,15 @@ def test_numbers_may_be_kept_in_any_way(body: str) -> None:
         (CHANGES_OUTPUT, False),
         (SETS_WEIGHTS, False),
         (KEEPS_LOSS, False),
+        (GIVEN_NONE, False),
         (UPDATES, False),
         (STEPS, False),
         ("def keep(module, inputs, output):\n    features.append(output.detach())", False),
     ],
-    ids=["statistics", "norm", "adapter", "spectral norm", "part of the loss", "by hand", "optimizer", "features"],
+    ids=[
+        "statistics", "norm", "adapter", "spectral norm", "part of the loss", "average", "by hand", "optimizer",
+        "features",
+    ],
 )  # fmt: skip
 def test_functions_that_only_read_values_out(source: str, reads_out: bool) -> None:
     assert bool(find_read_outs("job.py", parse(source))) is reads_out

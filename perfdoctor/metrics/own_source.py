@@ -2,7 +2,7 @@
 
 That is in passes whose gradients nobody uses; behind a draw at random, since what comes before is the same in each
 epoch; where batches are made of what the training loop changes itself; where gradients are accumulated; and in which
-rounds of a loop something is done.
+rounds of a loop something is done, and where the job evaluates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
 from perfdoctor.knowledge.libraries import EVALUATES, LOADERS, UPDATES
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceRounds, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, CodeLocation
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -125,6 +125,30 @@ def when_done(stacks: Stacks, rounds: Sequence[SourceRounds], what: Callable[[Co
             if when := next((some.when for frame in own for some in rounds if _is_at(frame, some)), ""):
                 chosen[when] += amount_ns
     most = max(chosen, key=lambda when: chosen[when], default="")
+    return most if most and chosen[most] >= thresholds.MOSTLY * whole else ""
+
+
+def evaluated_at(stacks: Stacks) -> str:
+    """Where the job's own code calls for its evaluation: the outermost line that leads to it and to no training.
+
+    Args:
+        stacks: the job's.
+
+    Returns:
+        "" where none leads to most of it: where a library's loop evaluates, or one that trains as well.
+    """
+    whole, chosen, trains, spent = 0.0, Amounts[str](), set[Frame](), stacks.spent_ns()
+    for number in spent:
+        location = stacks.locations[number]
+        if location.phase in TRAINING_PHASES and not location.in_evaluation:
+            trains.update(frame for frame in stacks.frames[number] if is_own(frame))
+    for number, amount_ns in spent.items():
+        if stacks.locations[number].evaluates:
+            whole += amount_ns
+            own = (frame for frame in stacks.frames[number] if is_own(frame))
+            if branch := next((frame for frame in own if frame not in trains), None):
+                chosen[f"{branch.file}:{branch.line} {branch.function}"] += amount_ns
+    most = max(chosen, key=lambda place: chosen[place], default="")
     return most if most and chosen[most] >= thresholds.MOSTLY * whole else ""
 
 

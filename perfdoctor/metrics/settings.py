@@ -48,6 +48,7 @@ made_of_state        where the loop makes batches of what it changes itself
 exchanges_again      the loop whose backward passes make one update and exchange gradients each
 updates_when         in which rounds of it the optimizer steps, where that is not behind it
 saves_when           in which rounds of a loop the job saves; so ``logs_when`` and ``evaluates_when``
+evaluates_at         where the job's own code calls for its evaluation
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
@@ -88,6 +89,7 @@ from perfdoctor.metrics.names import Trainers
 from perfdoctor.metrics.own_source import (
     AccumulatingLoop,
     accumulating_loop,
+    evaluated_at,
     made_of_state,
     untrained_module,
     unused_pass,
@@ -163,6 +165,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     for name, what in _DONE_AT_TIMES.items():
         if when := when_done(job.stacks, job.source_rounds, what):
             found[name] = when
+    if place := evaluated_at(job.stacks):
+        found["evaluates_at"] = place
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
     if (asked := how_asked(job)) is not None:

@@ -12,6 +12,7 @@ _DATA = {
     "better still: make the batch in pinned memory, {}": "更好的做法：直接在锁页内存中生成批次，{}",
     "crops: {}": "裁剪：{}",
     "once, before the loop": "只做一次，在循环之前",
+    "in place of the call as it stands": "替换现有的调用",
     "in each step, in the place of next(iter(loader)) or of a loop that ends early": (
         "在每一步中，代替 next(iter(loader)) 或提前结束的循环"
     ),

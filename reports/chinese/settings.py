@@ -26,6 +26,7 @@ NAMES = {
     "saves_when": "保存的条件",
     "logs_when": "写日志的条件",
     "evaluates_when": "评估的条件",
+    "evaluates_at": "评估的位置",
     "pads_all": "将所有文本填充到同一长度",
     "update": "优化器",
     "made_of_state": "用循环自己改变的数据制作批次之处",

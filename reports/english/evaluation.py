@@ -1,7 +1,7 @@
 """Passes without gradients: evaluations that take a good part of the training's time."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.phrases import percent, twice_the_batch
+from perfdoctor.reports.english.phrases import one_in, percent, twice_the_batch
 
 
 def passes() -> str:
@@ -27,7 +27,7 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float, l
         "Evaluate less often",
         f"These passes{where} change no parameter, and with their batches they take {percent(share)} of the time; with "
         f"{times} times as many steps between them they take {percent(bearable)}.",
-        changes.get(loop, f"if {when or f'step % ({times} * every) == 0'}: evaluate()"),
+        changes.get(loop, one_in(times, "evaluate()", when)),
     )
 
 

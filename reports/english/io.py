@@ -4,7 +4,7 @@ import shlex
 
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports import text
-from perfdoctor.reports.english.phrases import amount, percent, then
+from perfdoctor.reports.english.phrases import amount, one_in, percent, then
 
 
 def reading() -> str:
@@ -241,7 +241,7 @@ def save_less_often(*, share: float, times: int, bearable: float, loop: str, whe
         f"Save {times} times less often",
         f"Saving takes {percent(share)} of the time now; {times} times less often, it takes less than "
         f"{percent(bearable)}.",
-        changes.get(loop, f"if {when or f'step % ({times} * save_every) == 0'}: save(...)"),
+        changes.get(loop, one_in(times, "save(...)", when)),
     )
 
 
@@ -271,7 +271,7 @@ def logs_refuted() -> str:
 
 
 def log_less_often(*, path: str | None, share: float, line: str | None, times: int, loop: str, when: str) -> Fix:
-    by_hand = f"if {{}} % ({times} * log_every) == 0: log(...)"
+    by_hand = f"if {{}} % {times} == 0: log(...)"
     callback = "\n# what a callback of the job's own writes: "
     changes = {
         "lightning": f"Trainer(..., log_every_n_steps={times} * log_every_n_steps)"
@@ -283,7 +283,7 @@ def log_less_often(*, path: str | None, share: float, line: str | None, times: i
         f"Log {times} times less often",
         f"Writing {path or 'logs, metrics or pictures'} takes {percent(share)} of the time"
         f"{f', at {line}' if line else ''}.",
-        changes.get(loop, f"if {when}: log(...)" if when else by_hand.format("step")),
+        changes.get(loop, one_in(times, "log(...)", when)),
     )
 
 

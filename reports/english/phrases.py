@@ -51,6 +51,16 @@ def twice_the_batch(loader: bool) -> str:
     return "batch_size = 2 * batch_size  # unless a step takes all of the data already"
 
 
+def one_in(times: int, call: str, when: str) -> str:
+    """The change that makes a call so many times as rarely: under a condition that is known, or counted by itself."""
+    if when:
+        return f"if {when}: {call}"
+    return f"""\
+import itertools
+turns = itertools.count(1)  # once, before the loop
+if next(turns) % {times} == 0: {call}  # in place of the call as it stands"""
+
+
 def blocks_run_again(again: float, used: float | None, memory: str, *, full: bool) -> str:
     """What checkpointed blocks take, and how much room some memory has for what they would keep."""
     if used is None:

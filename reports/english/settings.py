@@ -26,6 +26,7 @@ NAMES = {
     "saves_when": "Saves when",
     "logs_when": "Logs when",
     "evaluates_when": "Evaluates when",
+    "evaluates_at": "Evaluates at",
     "pads_all": "Pads all texts to one length",
     "update": "Optimizer",
     "made_of_state": "Makes batches of what its loop changes",

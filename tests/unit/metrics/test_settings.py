@@ -366,6 +366,27 @@ def test_in_which_rounds_something_is_done_is_told() -> None:
     assert "saves_when" not in settings  # mostly not
 
 
+def test_where_the_job_calls_for_its_evaluation_is_told() -> None:
+    """Not the model's own line, at which it trains as well; nor what only a library's loop leads to."""
+    train, net = "/job/train.py", Frame("/job/net.py", "Net.forward", 12)
+    called = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1)
+    model, backward, step = (
+        (Frame(train, "main", line), *frames)
+        for line, frames in (
+            (41, (called, net)),
+            (43, (Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 1),)),
+            (44, (Frame(f"{TORCH}/optim/sgd.py", "SGD.step", 1),)),
+        )
+    )
+    evaluating = (Frame(train, "main", 47), Frame(train, "evaluate", 27), called, net)
+    library = f"{PACKAGES}/lightning/pytorch/loops/evaluation_loop.py"
+    in_library = (Frame(train, "main", 41), Frame(library, "_EvaluationLoop.run", 1), called, net)
+    for passes, told in ((evaluating, "/job/train.py:47 main"), (in_library, None)):
+        stacks = jobs.stacks(TRAINER, model, backward, step, passes, times=300, every_s=0.01)
+        settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), *stacks]))
+        assert settings.get("evaluates_at") == told
+
+
 @pytest.mark.parametrize(("line", "told"), [(40, "/job/train.py:40 main"), (41, None)])
 def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told: str | None) -> None:
     model = Frame("/v/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)

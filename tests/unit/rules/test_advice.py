@@ -1,6 +1,7 @@
 """Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -415,7 +416,7 @@ def test_trainers_that_share_a_lock_are_told_to_hold_it_for_the_update_only() ->
 @pytest.mark.parametrize(
     ("loop", "rarer", "part", "larger"),
     [
-        ("", "step % ({} * every)", "Subset(held_out, range(0, len(held_out), {}))", "batch_size=2 * batch_size"),
+        ("", "next(turns) % {} == 0", "Subset(held_out, range(0, len(held_out), {}))", "batch_size=2 * batch_size"),
         ("lightning", "check_val_every_n_epoch={}", "limit_val_batches=0.0", "batch_size=2 * batch_size"),
         (
             "transformers", "eval_steps={} * eval_steps", "eval_dataset.select(range(0, len(eval_dataset), {}))",
@@ -427,6 +428,20 @@ def test_an_evaluation_is_changed_where_its_loop_takes_it(loop: str, rarer: str,
     settings: dict[str, str | float] = {"loop": loop, "evaluation_loop": loop} if loop else {}
     code, times = changes(finding("cpu.evaluation", share=0.36, settings=settings)), times_rarer(0.36)
     assert [text.format(times) for text in (rarer, part, larger) if text.format(times) not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "/job/net.py:12 Net.forward"),
+        ({"evaluates_at": "/job/train.py:47 main"}, "/job/train.py:47 main"),
+        ({"evaluation_loop": "lightning"}, None),
+    ],
+)
+def test_an_evaluation_is_named_by_the_line_that_calls_for_it(settings: dict[str, Any], told: str | None) -> None:
+    """In a library's loop nothing of the job's own does, and the model's line is the one of its training as well."""
+    why = worded_fixes(finding("cpu.evaluation", lines=("/job/net.py:12 Net.forward",), settings=settings))[0].why
+    assert (f"These passes at {told} change" if told else "These passes change") in why
 
 
 def test_what_runs_compiled_is_not_told_to_be_compiled() -> None:

@@ -22,7 +22,7 @@ from perfdoctor.attribution.share import SLEEP
 from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.arithmetic import fresh_memory, in_double, reducing_by_number
+from perfdoctor.metrics.arithmetic import fresh_memory, in_double, in_recurrent, reducing_by_number
 from perfdoctor.metrics.by_function import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
@@ -127,6 +127,7 @@ def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:
     put(numbers, "double_unfolding", double and double.unfolding)
     put(numbers, "reducing_by_number", reducing_by_number(job) or None)
     put(numbers, "fresh_memory", fresh_memory(job))
+    put(numbers, "in_recurrent", in_recurrent(job))
 
 
 def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:

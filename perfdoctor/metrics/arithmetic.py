@@ -1,4 +1,4 @@
-"""What the arithmetic on the CPU is done in: its precision, and memory that the kernel hands out anew in each step."""
+"""What the arithmetic is done in: its precision, memory handed out anew in each step, and layers that are recurrent."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PAGE_BYTES
+from perfdoctor.knowledge.frames import Frame, package_of
+from perfdoctor.knowledge.libraries import CELLS
 from perfdoctor.knowledge.symbols import bits, reduces_by_number, unfolds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, Symbol
@@ -47,6 +49,23 @@ def in_double(job: JobTimeline) -> DoublePrecision | None:
     if known < thresholds.SEEN_STACKS:
         return None
     return DoublePrecision(seen[64] / known, unfolding / max(1, seen[64]))
+
+
+def in_recurrent(job: JobTimeline) -> float | None:
+    """Part of the trainers' forward passes in layers over whole sequences; None where none was seen."""
+    whole = inside = 0.0
+    for number, amount_ns in job.stacks.spent_ns([trainer.pid for trainer in job.processes.trainers]).items():
+        location = job.stacks.locations[number]
+        if location.phase == "forward" and not location.in_evaluation:
+            whole += amount_ns
+            inside += amount_ns * any(map(_is_recurrent, job.stacks.frames[number]))
+    return inside / whole if inside else None
+
+
+def _is_recurrent(frame: Frame) -> bool:
+    """Whether it is a layer for a whole sequence; Python before 3.11 reports functions without their class."""
+    layer, _, method = frame.function.partition(".")
+    return method == "forward" and layer in CELLS.values() and package_of(frame.file) == "torch"
 
 
 def reducing_by_number(job: JobTimeline) -> float | None:

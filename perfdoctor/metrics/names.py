@@ -77,6 +77,7 @@ THREADS: dict[str, Metric] = {
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "own_profiling": Metric("trainer{} in torch.profiler, for what it has recorded", _OF_TIME, "stacks"),
     "tracing": Metric("main threads in a function that Python calls at each line or call", _OF_TIME, "stacks"),
+    "in_recurrent": Metric("forward passes in recurrent layers (LSTM, GRU, RNN)", "of it", "stacks"),
     "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),
     "drawn_before": Metric("preparation that comes after a random draw, so differs in each epoch", "of it", "stacks"),
     "input_asleep": Metric("preparation in which whoever prepares sleeps for a set time", "of it", "threads"),

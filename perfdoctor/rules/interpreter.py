@@ -228,7 +228,7 @@ def _replace(loop: CostlyLoop, whole: float) -> Advice:
 
 
 def _compile(case: Case) -> Iterable[Advice]:
-    if case.compiled:
+    if case.compiled or (case.number("in_recurrent") or 0.0) >= thresholds.MOSTLY:  # it would leave those as they are
         return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
     sharded = case.settings.get("parallel") in SHARDED

@@ -121,6 +121,12 @@ def test_debug_switches_are_named() -> None:
     assert not any(title.startswith("Unset") for title in titles(harmless))
 
 
+@pytest.mark.parametrize(("part", "told"), [(0.68, False), (0.3, True)])
+def test_a_model_that_is_mostly_recurrent_layers_is_not_compiled(part: float, told: bool) -> None:
+    found = finding("cpu.python_overhead", settings={"recurrent": "yes"}, numbers={"in_recurrent": part})
+    assert ("Compile the model" in titles(found)) is told
+
+
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_recurrent_layers_are_not_compiled(recurrent: bool) -> None:
     settings: dict[str, str | float] = {"recurrent": "yes"} if recurrent else {}

@@ -54,7 +54,10 @@ EXPLAINED = {
         title="排队等待作业自己的锁",
         goes="花在排队等待作业自己的锁上",
         means="worker 进程、训练进程或线程排队等待作业自己的锁，例如共享的文件、数据库连接或模型的锁。",
-        looks_like="worker 进程太少；但一个在工作而其他的睡在 futex 里，所以再多也没有用。",
+        looks_like=(
+            "worker 进程太少；但一个在工作，而其他的睡在 futex 里，"
+            "或睡在反复尝试文件锁的库里（filelock），所以再多也没有用。"
+        ),
         helps="每个 worker 进程有自己的资源，缩短持锁的时间。",
         refuted="只用一个 worker 进程时也按比例一样慢。",
     ),
@@ -122,9 +125,13 @@ EXPLAINED = {
             "计算（两者都是状态 R；调度器的排队延迟不同），也像 CPU 配额（排队延迟相同，"
             "但那时 cgroup 被停住而有核空闲）。是谁的线程，由 `runnable_threads`（作业的）"
             "和 `neighbour_cores` 显示；邻居只计作业可以使用的核，最忙的会点名。"
+            "谁与谁竞争，由线程的亲和掩码决定：只能在同一个核上运行的两个线程就在那里排队，不管旁边有多少空闲的核。"
             "perfdoctor 自己的用量是 `own_cores`。"
         ),
-        helps="每个进程用更少的计算线程，或更少的 worker 进程；把邻居移走；更宽的 CPU 亲和掩码。",
+        helps=(
+            "每个进程用更少的计算线程，或更少的 worker 进程；把邻居移走；更宽的 CPU 亲和掩码，"
+            "或者不让 OpenMP 绑定（`OMP_PROC_BIND`）。"
+        ),
         refuted="这样做之后排队延迟仍在。",
     ),
     causes.THROTTLED: Explanation(

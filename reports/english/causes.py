@@ -66,7 +66,8 @@ EXPLAINED: dict[str, Explanation] = {
             "connection or the model, for example."
         ),
         looks_like=(
-            "too few workers; but one works while the others sleep in a futex, so more of them would change nothing."
+            "too few workers; but one works while the others sleep in a futex, or in a library that tries a lock of a "
+            "file again and again (filelock), so more of them would change nothing."
         ),
         helps="a resource for each worker, a shorter time under the lock.",
         refuted="one worker, or one trainer, is as slow in proportion.",
@@ -143,9 +144,14 @@ EXPLAINED: dict[str, Explanation] = {
             "computing (state R in both; the scheduler's run-queue delay differs) and like a CPU quota (same "
             "run-queue delay, but there the control group is stopped and cores are idle). Whose threads they are "
             "`runnable_threads` of the job and `neighbour_cores` show; neighbours count on the cores that the job may "
-            "use, and the busiest are named. perfdoctor's own use is measured as `own_cores`."
+            "use, and the busiest are named. Who competes with whom is told by the affinity masks of threads: two of "
+            "them that may run on one core only queue there, whatever cores are idle beside it. perfdoctor's own use is "
+            "measured as `own_cores`."
         ),
-        helps="fewer compute threads per process or fewer workers; neighbours elsewhere; a wider affinity mask.",
+        helps=(
+            "fewer compute threads per process or fewer workers; neighbours elsewhere; a wider affinity mask, or none "
+            "by OpenMP (`OMP_PROC_BIND`)."
+        ),
         refuted="the run delay stays after that.",
     ),
     causes.THROTTLED: Explanation(

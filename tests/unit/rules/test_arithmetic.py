@@ -238,6 +238,11 @@ def test_a_pass_whose_gradients_are_cleared_is_made_without_them() -> None:
     fix = next(fix for fix in worded_fixes(found) if "does not step" in fix.title)
     assert fix.predicted_speedup == pytest.approx(1 / 0.75)
     assert "gan.py:9 critic_step" in fix.why
+    larger = finding("cpu.model_compute", share=0.95, settings=settings, numbers={"unused_pass": 0.3}, **PHASES)
+    ranges = [fix.speedup_range for fix in worded_fixes(larger) if "does not step" in fix.title]
+    assert ranges == [
+        pytest.approx((1 / (1 - 0.1875), 1 / (1 - 0.4375)))
+    ]  # half of what the rest is said to take stays
     unseen = finding("cpu.model_compute", share=0.95, settings=settings, **PHASES)
     assert next(fix for fix in worded_fixes(unseen) if "does not step" in fix.title).predicted_speedup is None
 

@@ -145,8 +145,8 @@ EXPLAINED: dict[str, Explanation] = {
             "run-queue delay, but there the control group is stopped and cores are idle). Whose threads they are "
             "`runnable_threads` of the job and `neighbour_cores` show; neighbours count on the cores that the job may "
             "use, and the busiest are named. Who competes with whom is told by the affinity masks of threads: two of "
-            "them that may run on one core only queue there, whatever cores are idle beside it. perfdoctor's own use is "
-            "measured as `own_cores`."
+            "them that may run on one core only queue there, whatever cores are idle beside it. perfdoctor's own use "
+            "is measured as `own_cores`."
         ),
         helps=(
             "fewer compute threads per process or fewer workers; neighbours elsewhere; a wider affinity mask, or none "

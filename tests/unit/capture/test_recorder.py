@@ -70,7 +70,7 @@ def recorded(writer: RecordingWriter) -> Recording:
 def test_each_probe_has_its_own_pace(sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter) -> None:
     fast, slow = Counting("fast", 0.02), Counting("slow", 0.5)
     assert Recorder(Job(sleeper.pid), [fast, slow], writer).run(2.0) == "duration"
-    assert 30 <= fast.turns <= 105
+    assert 30 <= fast.turns <= 115  # periods vary by half, so that 100 of them vary by three (one standard deviation)
     assert 3 <= slow.turns <= 6
     recording = recorded(writer)
     readings = recording.rows(Reading)

@@ -41,13 +41,9 @@ class Cores:
     Args:
         root: where /proc and /sys are.
         files: the probe's files.
-
-    Attributes:
-        allowed: the cores that each process may run on, by process id.
     """
 
     def __init__(self, root: Path, files: KeptFiles) -> None:
-        self.allowed: dict[int, frozenset[int]] = {}
         self._asked_ns: dict[int, int] = {}
         self._told: dict[int, dict[str, frozenset[int]]] = {}
         self._root = root
@@ -60,7 +56,7 @@ class Cores:
 
     def used(self) -> frozenset[int]:
         """The cores that any process of the job may use."""
-        return frozenset().union(*self.allowed.values())
+        return frozenset().union(*(mask for masks in self._told.values() for mask in masks.values()))
 
     def facts(self, time_ns: int) -> Iterator[Fact]:
         """What the machine is."""
@@ -90,15 +86,14 @@ class Cores:
             pids: processes of the job.
         """
         for pid in self._asked_ns.keys() - set(pids):
-            del self._asked_ns[pid], self.allowed[pid], self._told[pid]
+            del self._asked_ns[pid], self._told[pid]
         due = [pid for pid in pids if time_ns >= self._asked_ns.get(pid, 0) + _AGAIN_NS or pid not in self._asked_ns]
         for pid in sorted(due, key=lambda pid: self._asked_ns.get(pid, 0))[:_PROCESSES_ASKED]:
             masks, before = self._masks(pid), self._told.get(pid, {})
             cores = frozenset().union(*masks.values())
             threads = {f"tid:{tid}": mask for tid, mask in masks.items()}
             narrow = {thread: mask for thread, mask in threads.items() if mask != cores or thread in before}
-            self.allowed[pid], self._asked_ns[pid] = cores, time_ns
-            self._told[pid] = {f"pid:{pid}": cores, **narrow}
+            self._asked_ns[pid], self._told[pid] = time_ns, {f"pid:{pid}": cores, **narrow}
             for subject, mask in self._told[pid].items():
                 if mask and before.get(subject) != mask:
                     yield Fact(time_ns, "cpu", subject, "affinity", core_text(mask))

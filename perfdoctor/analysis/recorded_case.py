@@ -67,8 +67,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     under = job.stacks.below_lines
     afterwards = done_afterwards(accounts)
     _measure_arithmetic(accounted.job, job)
-    tracer = find_tracer(job.stacks, trainers)
-    _measure_own_code(accounted.job, job, trainers, tracer)
+    tracer = _measure_own_code(accounted.job, job, trainers)
+    found = read_settings(job.recording, job.threads, job.affinity, pids)
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
     put(accounted.job, "first_batches", first_batches(job.recording.rows(LoaderSample)))
@@ -85,7 +85,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
-        settings={**read_settings(job.recording, job.threads, pids), **read_code_settings(job), **traced_by(tracer)},
+        settings={**found, **read_code_settings(job), **traced_by(tracer)},
         paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
         lines={
             # Functions that brought a cause about on a device: no sample shows from where its work was launched.
@@ -112,13 +112,12 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     )
 
 
-def _measure_own_code(
-    numbers: dict[str, Evidence], job: JobTimeline, trainers: list[int], tracer: Tracer | None
-) -> None:
-    """What passes take whose gradients nobody uses, and what a trace function takes."""
-    unused = unused_pass(job.source_calls)
+def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -> Tracer | None:
+    """What passes take whose gradients nobody uses, and what a trace function takes, which is returned."""
+    unused, tracer = unused_pass(job.source_calls), find_tracer(job.stacks, trainers)
     put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
     put(numbers, "tracing", None if tracer is None else tracer.part)
+    return tracer
 
 
 def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:

@@ -289,7 +289,7 @@ def _sends(seen: Observation) -> bool:
 
 
 def _in_file_lock(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
-    queues = seen.syscall != "futex" and classifier.context.job.locks.queues(seen.pid, seen.time_ns, seen)
+    queues = classifier.context.job.locks.queues(seen.pid, seen.time_ns, seen)
     return all_of(LOCK_CONTENTION, seen.location, seen.target) if queues else None
 
 

@@ -33,6 +33,7 @@ from perfdoctor.recording.schema import (
     ThreadSeen,
     Unavailable,
 )
+from perfdoctor.timeline.code_location import place_of
 from perfdoctor.timeline.stacks import Stacks
 
 if TYPE_CHECKING:  # pandas takes a third of a second of CPU time to load, which only those who ask for frames pay
@@ -91,7 +92,7 @@ def _stacks(recording: Recording) -> pd.DataFrame:
         thread = recording.thread_names.get((series.pid, series.ident))
         for time_ns, lasted_ns, number in series.entries():
             place, frames = stacks.locations[number], stacks.frames[number]
-            calls = [f"{frame.file}:{frame.line} {frame.function}" for frame in frames]
+            calls = [place_of(frame) for frame in frames]
             rows.append(
                 (
                     time_ns, series.pid, thread, series.is_main, lasted_ns / NS_PER_S, place.phase, place.detail,

@@ -22,7 +22,7 @@ FILE_LOCKS = frozenset(("flock", "fcntl", "semtimedop"))
 # An event loop sits in one of these (asyncio, uvloop, trio).
 EVENT_LOOPS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
 # It waits for any of several descriptors, or of one.
-ON_SETS = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
+ON_SETS = EVENT_LOOPS | {"poll", "ppoll", "select", "pselect6"}
 AWAITS_PROCESSES = frozenset(("wait4", "waitid"))
 # A process starts another one, and waits in an uninterruptible sleep until that runs its program (vfork(2)).
 STARTS_PROCESSES = frozenset(("vfork", "clone", "clone3", "fork"))

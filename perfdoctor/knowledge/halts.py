@@ -1,8 +1,6 @@
 """In what a main thread sits that never goes on: frames, threads and file names that tell kinds of waits apart."""
 
-from collections.abc import Iterable
-
-from perfdoctor.knowledge.frames import Frame, meaning
+from perfdoctor.knowledge.frames import meaning
 
 # Debuggers that wait for somebody to type, or to connect.
 DEBUGGERS = (
@@ -63,8 +61,3 @@ CONTROL_FLOW = frozenset(("StopIteration", "StopAsyncIteration", "GeneratorExit"
 GETS_DATA = frozenset(("read", "readv", "recvfrom", "recvmsg", "recvmmsg"))
 # What is written is on its way to storage.
 TO_STORAGE = frozenset(("fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "write", "pwrite64", "close"))
-
-
-def asks_for_file_lock(frames: Iterable[Frame]) -> bool:
-    """Whether a lock of a file is asked for somewhere on a stack, in a library that tries it again and again."""
-    return any(row.matches(frame) for row in FILE_LOCKS_ASKED_FOR for frame in frames)

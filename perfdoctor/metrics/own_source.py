@@ -16,7 +16,7 @@ from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
 from perfdoctor.knowledge.libraries import EVALUATES, LOADERS, UPDATES
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceRounds, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation, place_of
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -103,7 +103,7 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
         whole += amount_ns * (prepares or location.phase == "data")
         frames = [frame for frame in stacks.frames[number] if (frame.file, frame.line) in lines]
         if prepares and frames:
-            made[f"{frames[0].file}:{frames[0].line} {frames[0].function}"] += amount_ns
+            made[place_of(frames[0])] += amount_ns
     if not whole or made.total < thresholds.MOSTLY * whole:
         return ""
     return max(made, key=lambda place: made[place])
@@ -124,8 +124,7 @@ def when_done(stacks: Stacks, rounds: Sequence[SourceRounds], what: Callable[[Co
             own = (frame for frame in reversed(stacks.frames[number]) if is_own(frame))
             if when := next((some.when for frame in own for some in rounds if _is_at(frame, some)), ""):
                 chosen[when] += amount_ns
-    most = max(chosen, key=lambda when: chosen[when], default="")
-    return most if most and chosen[most] >= thresholds.MOSTLY * whole else ""
+    return _most_of(whole, chosen)
 
 
 def evaluated_at(stacks: Stacks) -> str:
@@ -147,8 +146,13 @@ def evaluated_at(stacks: Stacks) -> str:
             whole += amount_ns
             own = (frame for frame in stacks.frames[number] if is_own(frame))
             if branch := next((frame for frame in own if frame not in trains), None):
-                chosen[f"{branch.file}:{branch.line} {branch.function}"] += amount_ns
-    most = max(chosen, key=lambda place: chosen[place], default="")
+                chosen[place_of(branch)] += amount_ns
+    return _most_of(whole, chosen)
+
+
+def _most_of(whole: float, chosen: Amounts[str]) -> str:
+    """Whichever has most of a whole amount; "" if none does."""
+    most = max(chosen, key=lambda one: chosen[one], default="")
     return most if most and chosen[most] >= thresholds.MOSTLY * whole else ""
 
 

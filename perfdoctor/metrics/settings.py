@@ -97,13 +97,13 @@ from perfdoctor.metrics.own_source import (
 )
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
-from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.readings import Readings
 
 if TYPE_CHECKING:
     from perfdoctor.recording.own_source import SourceCall
     from perfdoctor.recording.reader import Recording
+    from perfdoctor.timeline.affinity import Affinity
     from perfdoctor.timeline.job import JobTimeline
     from perfdoctor.timeline.threads import JobThreads, ThreadSeries
 
@@ -116,17 +116,18 @@ _DONE_AT_TIMES: Mapping[str, Callable[[CodeLocation], bool]] = MappingProxyType(
 })  # fmt: skip
 
 
-def read_settings(recording: Recording, threads: JobThreads, trainers: Trainers) -> Settings:
+def read_settings(recording: Recording, threads: JobThreads, affinity: Affinity, trainers: Trainers) -> Settings:
     """Reads the settings of a job from its recording.
 
     Args:
         recording: what was seen.
         threads: its threads.
+        affinity: on which cores these may run.
         trainers: its trainers and their workers.
     """
     readings = Readings(recording)
     settings: Settings = {"trainers": float(len(trainers))}
-    settings.update(_cores(readings, Affinity(recording.facts, threads), trainers))
+    settings.update(_cores(readings, affinity, trainers))
     settings.update(_workers(recording, trainers))
     settings.update(_threads(threads, recording.end_ns, trainers))
     settings.update(_gpus(readings))

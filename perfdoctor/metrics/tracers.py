@@ -14,6 +14,7 @@ from typing import NamedTuple
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own, package_of
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import place_of
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -49,7 +50,7 @@ def find_tracer(stacks: Stacks, trainers: Collection[int]) -> Tracer | None:
                 if any(package_of(below.file) == "torch" for below in frames[at + 2 :]):
                     lets_run.add(called)
         for frame in {(one.file, one.function): one for one in frames if is_own(one)}.values():
-            places[frame.file, frame.function][f"{frame.file}:{frame.line} {frame.function}"] += amount
+            places[frame.file, frame.function][place_of(frame)] += amount
     found = [one for one, lines in callers.items() if _are_everywhere(lines) and one not in lets_run]
     most = max(found, key=lambda one: places[one].total, default=None)
     if most is None:

@@ -18,14 +18,13 @@ from perfdoctor.knowledge.halts import (
     IN_COLLECTIVES,
     STORE_THREAD,
     TERMINALS,
-    asks_for_file_lock,
 )
 from perfdoctor.recording.schema import TRACED_BY
 from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import FROZEN, Halt
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, sleeps
-from perfdoctor.timeline.code_location import EXCHANGING_PHASES, awaits_ranks_to_come, own_line
+from perfdoctor.timeline.code_location import EXCHANGING_PHASES, asks_for_file_lock, awaits_ranks_to_come, own_line
 from perfdoctor.timeline.job import JobTimeline
 
 # Of what waits for others of the job; whom it waits for is asked next.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import core_list
@@ -21,9 +21,12 @@ class Affinity:
     """
 
     def __init__(self, facts: Mapping[tuple[str, str], str], threads: JobThreads) -> None:
-        self._threads = threads
         self._masks = {
             subject: frozenset(core_list(text)) for (subject, name), text in facts.items() if name == "affinity"
+        }
+        self._of_main = {pid: self.of(threads.by_tid.get(threads.main_tid(pid))) for pid in threads.pids}
+        self._of_process = {
+            pid: main.union(*map(self.of, filter(_computes, threads.of(pid)))) for pid, main in self._of_main.items()
         }
 
     def of(self, thread: ThreadSeries | None) -> frozenset[int]:
@@ -34,16 +37,17 @@ class Affinity:
 
     def of_main(self, pid: int) -> frozenset[int]:
         """Those of a process's main thread."""
-        return self.of(self._threads.by_tid.get(self._threads.main_tid(pid)))
+        return self._of_main.get(pid, frozenset())
 
     def of_process(self, pid: int) -> frozenset[int]:
         """Those on which a process computes: of its main thread, and of others that want a core for long."""
-        return self.of_main(pid).union(*map(self.of, self._computing(self._threads.of(pid))))
+        return self._of_process.get(pid, frozenset())
 
     def cores_of_job(self, usable: float) -> float:
         """How many cores the job computes on, of so many that it may use: a quota may leave it less than its masks."""
-        masks = frozenset().union(*map(self.of_process, self._threads.pids))
+        masks = frozenset().union(*self._of_process.values())
         return min(usable, float(len(masks))) if masks else usable
 
-    def _computing(self, threads: Iterable[ThreadSeries]) -> list[ThreadSeries]:
-        return [thread for thread in threads if thread.wanted_part >= thresholds.BUSY_THREAD]
+
+def _computes(thread: ThreadSeries) -> bool:
+    return thread.wanted_part >= thresholds.BUSY_THREAD

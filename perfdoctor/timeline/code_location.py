@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from perfdoctor.knowledge.frames import (
@@ -20,7 +20,7 @@ from perfdoctor.knowledge.frames import (
     is_own,
     package_of,
 )
-from perfdoctor.knowledge.halts import RENDEZVOUS
+from perfdoctor.knowledge.halts import FILE_LOCKS_ASKED_FOR, RENDEZVOUS
 from perfdoctor.knowledge.libraries import CHECKPOINTING
 from perfdoctor.knowledge.user_frames import user_frames
 
@@ -203,11 +203,21 @@ def holds_lock_frame(frames: Sequence[Frame]) -> bool:
     return bool(frames) and frames[-1].simple_name == "__enter__" and LOCKS.search(frames[-1].file) is not None
 
 
+def asks_for_file_lock(frames: Iterable[Frame]) -> bool:
+    """Whether a lock of a file is asked for somewhere on a stack, in a library that tries it again and again."""
+    return any(row.matches(frame) for row in FILE_LOCKS_ASKED_FOR for frame in frames)
+
+
+def place_of(frame: Frame) -> str:
+    """A frame's line as all lines are told, ``file.py:12 function``."""
+    return f"{frame.file}:{frame.line} {frame.function}"
+
+
 def own_line(frames: Sequence[Frame]) -> str:
     """The innermost line of the user's own: no library's, and not perfdoctor's hooks; "" if there is none."""
     for frame in reversed(frames):
         if is_own(frame):
-            return f"{frame.file}:{frame.line} {frame.function}"
+            return place_of(frame)
     return ""
 
 

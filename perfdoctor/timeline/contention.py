@@ -14,7 +14,7 @@ from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.readings import Counters
 from perfdoctor.timeline.thread_kinds import Kind, ThreadKinds
-from perfdoctor.timeline.threads import Floats, JobThreads, ThreadSeries
+from perfdoctor.timeline.threads import Floats, JobThreads
 
 # Who has the cores that a runnable thread lacks, and what that makes the cause.
 _CAUSES = {
@@ -51,8 +51,7 @@ class CpuContention:
         cores: float,
         reachable: float = 0.0,
     ) -> None:
-        self._threads, self._processes, self._kinds, self._counters = threads, processes, kinds, counters
-        self._affinity = affinity
+        self._processes, self._kinds, self._counters, self._affinity = processes, kinds, counters, affinity
         self._cores, self._reachable = cores, reachable
         self._quotas = [
             (throttled, periods)
@@ -130,7 +129,7 @@ class CpuContention:
         """What threads of each kind use of some cores, and want of them, for each bucket of time."""
         used, wanted = ({kind: np.zeros(len(self._buckets_ns)) for kind in get_args(Kind)} for _ in range(2))
         for thread in self._wanting:
-            if not (part := self._part_on(mask, thread)):
+            if not (part := _part_on(mask, self._affinity.of(thread))):
                 continue
             running, delayed = thread.use_around(self._buckets_ns, _SPAN_NS)
             kind = self._kinds.of(thread)
@@ -140,13 +139,7 @@ class CpuContention:
 
     def _ranks_on(self, mask: frozenset[int]) -> float:
         """How many trainers run on some cores."""
-        mains = (self._threads.main(trainer.pid) for trainer in self._processes.trainers)
-        return sum(1.0 if main is None else self._part_on(mask, main) for main in mains)
-
-    def _part_on(self, mask: frozenset[int], thread: ThreadSeries) -> float:
-        """Which part of its time a thread is on some cores: it is on each of its own for as long."""
-        own = self._affinity.of(thread)
-        return len(own & mask) / len(own) if own and mask else 1.0
+        return sum(_part_on(mask, self._affinity.of_main(trainer.pid)) for trainer in self._processes.trainers)
 
     def _cores_of(self, subject: str, counter: str, *, default: float) -> Floats:
         """Cores that a counter of CPU seconds stands for around each bucket, or a default where it was not read."""
@@ -161,3 +154,8 @@ class CpuContention:
         if not by_mask or self._counters.get("host", "idle_seconds_total") is None:
             return np.zeros(len(self._buckets_ns))
         return self._cores_of("host", "idle_seconds_total", default=0.0) - idle_inside
+
+
+def _part_on(mask: frozenset[int], own: frozenset[int]) -> float:
+    """Which part of its time a thread is on some cores: it is on each of its own for as long."""
+    return len(own & mask) / len(own) if own and mask else 1.0

@@ -94,7 +94,8 @@ class JobTimeline:
         gpus: which GPUs its processes compute on.
         readings: all that was read of host, GPUs and processes.
         counters: the same as counters.
-        cores: how many the job may use.
+        affinity: on which cores its threads may run.
+        cores: on how many the job computes, of those that it may use.
         cpu: who is on the CPUs while a thread waits for one.
         minor_fault_s: CPU seconds that a page of fresh memory costs on its machine; 0 where that was not measured.
         storage: the kernel's work on storage in the name of running threads.

@@ -6,9 +6,8 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.calls import FILE_LOCKS, SLEEPS
-from perfdoctor.knowledge.halts import asks_for_file_lock
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.code_location import holds_lock_frame
+from perfdoctor.timeline.code_location import asks_for_file_lock, holds_lock_frame
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.threads import JobThreads, ThreadSeries, ThreadState

@@ -17,6 +17,7 @@ from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.threads import JobThreads, read_threads
 
 pytestmark = pytest.mark.alone
@@ -79,7 +80,8 @@ def test_numbers_of_a_half_busy_process(recording) -> None:  # type: ignore[no-u
 
 def test_settings_of_a_real_process(recording) -> None:  # type: ignore[no-untyped-def]
     opened, pid = recording
-    settings = read_settings(opened, JobThreads(read_threads(opened)), [(pid, ())])
+    threads = JobThreads(read_threads(opened))
+    settings = read_settings(opened, threads, Affinity(opened.facts, threads), [(pid, ())])
     assert settings["env.OMP_NUM_THREADS"] == "3"
     assert settings["affinity_cores"] == len(os.sched_getaffinity(0))
     assert settings["workers"] == 0

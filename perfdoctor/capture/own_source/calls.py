@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.own_source.gradients import find_part_optimizer, find_untrained, find_unused_passes
-from perfdoctor.capture.own_source.syntax import Place
+from perfdoctor.capture.own_source.syntax import Place, targets_of
 from perfdoctor.capture.redact import mask_source
 from perfdoctor.knowledge.libraries import (
     BACKWARD,
@@ -95,8 +95,7 @@ class _ParsedCall:
     @property
     def targets(self) -> set[str]:
         """The names that what it makes gets."""
-        targets = getattr(self.statement, "targets", None) or [getattr(self.statement, "target", None)]
-        return {ast.unparse(target) for target in targets if isinstance(target, Place)}
+        return {ast.unparse(target) for target in targets_of(self.statement) if isinstance(target, Place)}
 
 
 class _Loop(NamedTuple):

@@ -10,7 +10,7 @@ from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.made_again import find_made_again
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Loop, Place, names_stored
+from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Loop, Place, names_in, names_stored
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
     CONVERTS,
@@ -264,11 +264,7 @@ def _grows_in_loop(statement: ast.stmt, name: str, scope: ast.AST) -> bool:
         return False
     loop = around[-1]
     stores = [*names_stored(ast.walk(loop))].count(name)
-    over = (
-        {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
-        if not isinstance(loop, ast.While)
-        else set()
-    )
+    over = set() if isinstance(loop, ast.While) else names_in(loop.target)
     called = {
         last_name(one.func) for one in ast.walk(loop) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
     }

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from perfdoctor.capture.own_source.syntax import Function, Loop, Place
+from perfdoctor.capture.own_source.syntax import Function, Loop, Place, targets_of
 from perfdoctor.knowledge.detours import COPIES
 from perfdoctor.knowledge.libraries import (
     BACKWARD,
@@ -132,8 +132,7 @@ def _untrained_passes(tree: ast.Module, module: str) -> Iterator[tuple[ast.Call,
 
 def _leaves_graph(nodes: Iterable[ast.AST], call: ast.Call, statement: ast.AST) -> bool:
     """Whether what a call makes is used without its graph, by itself or under the name that it gets."""
-    targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
-    names = {ast.unparse(target) for target in targets if target is not None}
+    names = set(map(ast.unparse, targets_of(statement)))
 
     def is_of_it(value: ast.AST) -> bool:
         return any(one is call or (isinstance(one, Place) and ast.unparse(one) in names) for one in ast.walk(value))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from io import TextIOWrapper
 from queue import Queue
 
-from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments
+from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, names_in
 from perfdoctor.knowledge.libraries import BACKWARD, DRAWS
 from perfdoctor.recording.own_source import SourceLoop
 
@@ -38,7 +38,7 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
                 yield _loop(file, node, carries=_carries(node.body, ()))
         elif isinstance(node, ast.For | ast.AsyncFor):
             if not _lists(node.iter) and not _calls(node.target, node.iter, node.body) and not _yields(node):
-                yield _loop(file, node, carries=_carries(node.body, _names(node.target)))
+                yield _loop(file, node, carries=_carries(node.body, names_in(node.target)))
         elif isinstance(node, COMPREHENSIONS) and id(node) not in named:
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
             listed = all(_lists(one.iter) for one in node.generators)
@@ -61,10 +61,6 @@ def _names_each(node: ast.Assign) -> bool:
 def _lists(over: ast.expr) -> bool:
     """Whether what a loop goes over is written down, one by one."""
     return isinstance(over, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in over.elts)
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
@@ -130,8 +126,8 @@ def _keeps_something(function: ast.expr) -> bool:
 
 def _is_given_the_same(call: ast.Call, changing: Collection[str]) -> bool:
     """Whether a call has arguments, and none is one of the names that get another value in each round."""
-    names = set[str]().union(*map(_names, arguments(call)))
-    return bool(names) and not (names | _names(call.func)) & {*changing}
+    names = set[str]().union(*map(names_in, arguments(call)))
+    return bool(names) and not (names | names_in(call.func)) & {*changing}
 
 
 def _reads_filled(body: Sequence[ast.AST]) -> bool:
@@ -214,7 +210,7 @@ def _yields(loop: ast.stmt) -> bool:
 
 def _calls(target: ast.expr, over: ast.expr, body: Sequence[ast.AST]) -> bool:
     """Whether what a loop goes over is called in it: itself, what has its number, or of what an object keeps a part."""
-    names = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+    names = names_in(target)
     kept = any(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self" for one in _not_called(over))
     for statement in body:
         for one in ast.walk(statement):

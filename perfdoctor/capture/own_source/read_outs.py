@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from perfdoctor.capture.own_source.syntax import Function, arguments, is_in_place, names_stored
+from perfdoctor.capture.own_source.syntax import Function, arguments, is_in_place, names_stored, targets_of
 from perfdoctor.knowledge.libraries import DESCRIBES, IN_PLACE, READS_OUT
 from perfdoctor.recording.own_source import SourceReadOut
 from perfdoctor.results.edits import last_name, written_in
@@ -93,8 +93,7 @@ def _has_any(value: ast.AST, tensors: Collection[str]) -> bool:
 
 def _targets(node: _Assignment) -> list[ast.expr]:
     """What an assignment gives a value, one by one."""
-    whole = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return [part for one in whole for part in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
+    return [part for one in targets_of(node) for part in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
 
 
 def _is_local(target: ast.expr, outer: Collection[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Place, names_stored
+from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Place, names_in, names_stored, targets_of
 from perfdoctor.knowledge.detours import DRAWS_NUMBERS, DRAWS_SAMPLES, JOINING_PACKAGES, MAKES_OF_LIST, STACKS
 from perfdoctor.results.edits import first_name, last_name, written_in
 
@@ -37,10 +37,9 @@ def _in_scope(scope: ast.AST, gives: Mapping[str, str]) -> Iterator[tuple[ast.st
         if (value := statement.value) is None:
             continue
         drawn = _drawn(value, numbers, gives)
-        of = drawn or next((taken[name] for name in sorted(_names(value)) if name in taken), "")
+        of = drawn or next((taken[name] for name in sorted(names_in(value)) if name in taken), "")
         stacked = _stacked(value, taken, numbers, gives) if of else ""
-        targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
-        for name in names_stored(node for target in targets if target is not None for node in ast.walk(target)):
+        for name in names_stored(node for target in targets_of(statement) for node in ast.walk(target)):
             taken.pop(name, None)
             numbers.discard(name)
             if of and not stacked:
@@ -60,7 +59,7 @@ def _drawn(value: ast.AST, numbers: set[str], gives: Mapping[str, str]) -> str:
             case ast.Call(args=[ast.Name() | ast.Attribute() as kept, *_]) if _is_call_of(node, DRAWS_SAMPLES):
                 return ast.unparse(kept)
             case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=at), iter=over, ifs=[])]):
-                if (_draws_numbers(over) or _names(over) & numbers) and (of := _at(element, at)):
+                if (_draws_numbers(over) or names_in(over) & numbers) and (of := _at(element, at)):
                     return of
     return ""
 
@@ -77,7 +76,9 @@ def _at(element: ast.expr, number: str) -> str:
 def _stacked(value: ast.AST, taken: Mapping[str, str], numbers: set[str], gives: Mapping[str, str]) -> str:
     """What an expression puts together of samples, as it is written; "" if nothing."""
     calls = (node for node in ast.walk(value) if isinstance(node, ast.Call) and _stacks(node))
-    of_samples = (call for call in calls if _names(call.args[0]) & taken.keys() or _drawn(call.args[0], numbers, gives))
+    of_samples = (
+        call for call in calls if names_in(call.args[0]) & taken.keys() or _drawn(call.args[0], numbers, gives)
+    )
     return next(map(ast.unparse, of_samples), "")
 
 
@@ -103,7 +104,3 @@ def _is_call_of(call: ast.Call, names: frozenset[str]) -> bool:
 
 def _draws_numbers(value: ast.AST) -> bool:
     return any(isinstance(one, ast.Call) and last_name(one.func) in DRAWS_NUMBERS for one in ast.walk(value))
-
-
-def _names(value: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(value) if isinstance(one, ast.Name)}

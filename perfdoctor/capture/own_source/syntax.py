@@ -18,6 +18,17 @@ def names_stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
     return (one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """All names in an expression or a statement."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def targets_of(statement: ast.AST) -> list[ast.expr]:
+    """What a statement gives values to, as an assignment or a loop does; nothing where it gives none."""
+    found = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+    return [target for target in found if target is not None]
+
+
 def is_in_place(method: str) -> bool:
     """Whether a method is named as those are that write into their tensor, ``mul_``."""
     return method.endswith("_") and not method.endswith("__")

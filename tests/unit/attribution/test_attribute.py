@@ -165,16 +165,22 @@ def test_a_trainer_queues_for_a_lock_that_another_process_holds(function: str, c
     assert account.causes().fractions() == {cause: 1.0}
 
 
+ASKS = "/v/lib/python3.11/site-packages/filelock/_api.py"
+
+
 @pytest.mark.parametrize(
-    ("asked_in", "cause"), [("BaseFileLock._poll_until_acquired", "cpu.lock_contention"), ("read", "other")]
+    ("asleep_in", "queues"),
+    [
+        ((jobs.Frame(ASKS, "acquire", 500), jobs.Frame(ASKS, "BaseFileLock._poll_until_acquired", 520)), 1.0),
+        ((jobs.Frame("/job/train.py", "read", 9),), 0.0),
+    ],
 )
-def test_a_trainer_that_asks_for_a_lock_of_a_file_again_and_again_queues_for_it(asked_in: str, cause: str) -> None:
-    library = "/v/lib/python3.11/site-packages/filelock/_api.py"
-    asks = (jobs.Frame(library, "BaseFileLock.acquire", 500), jobs.Frame(library, asked_in, 520))
-    sleeps = asks if cause != "other" else (jobs.Frame("/job/train.py", asked_in, 9),)
+def test_a_trainer_that_asks_for_a_lock_of_a_file_again_and_again_queues_for_it(
+    asleep_in: tuple[jobs.Frame, ...], queues: float
+) -> None:
     main = jobs.thread(100, 100, "S", call="clock_nanosleep")
-    (account,) = accounted([*jobs.process(100), *jobs.stacks(100, (jobs.OWN, *sleeps)), *main])
-    assert (account.causes().fractions().get("cpu.lock_contention") == 1.0) == (cause == "cpu.lock_contention")
+    (account,) = accounted([*jobs.process(100), *jobs.stacks(100, (jobs.OWN, *asleep_in)), *main])
+    assert account.causes().fractions().get("cpu.lock_contention", 0.0) == queues
 
 
 def test_shares_of_an_instant_are_attributed_by_weight() -> None:

@@ -8,6 +8,7 @@ from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceRounds, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSample, ThreadSeen
+from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.code_location import location_of
 from perfdoctor.timeline.threads import JobThreads, read_threads
 from tests.builders import jobs
@@ -24,7 +25,8 @@ TRAINER = 10
 
 def read(samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
     with jobs.recorded(samples) as recording:
-        return read_settings(recording, JobThreads(read_threads(recording)), roles)
+        threads = JobThreads(read_threads(recording))
+        return read_settings(recording, threads, Affinity(recording.facts, threads), roles)
 
 
 def test_nothing_seen_is_nothing_said() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Activity = Literal[
     "fetching",  # the main thread prepares batches itself
     "in_loop",  # of that, outside of loaders, in the code of the loop
+    "per_pass",  # it prepares what all steps of a pass over the data share, in the code of the loop around them
     "sampling",  # it draws the indices of batches
     "compiling",  # torch.compile compiles its model
     "recompiling",  # of that, again
@@ -60,10 +61,10 @@ class Activities:
         """Counts a span of time, in order."""
         if location.in_evaluation:
             self.seconds["evaluating"] += seconds
-        if activity := _BY_DETAIL.get(location.detail):
+        if activity := "per_pass" if location.per_pass else _BY_DETAIL.get(location.detail):
             self.seconds[activity] += seconds
         self._follow_compilations(seconds, location)
-        prepares = location.detail == PREPARES
+        prepares = location.detail == PREPARES and not location.per_pass
         updates = location.phase == "optimizer" and location.detail != "clip"
         for share in shares:
             amount = share.weight * seconds

@@ -15,7 +15,7 @@ from perfdoctor.attribution.share import (
     arithmetic,
     at_location,
     at_their_lines,
-    line_of_holder,
+    behind_gil,
     running,
     scaled,
     with_objects,
@@ -25,7 +25,6 @@ from perfdoctor.causes import (
     BANDWIDTH,
     DATA_TRANSFER,
     GARBAGE_COLLECTION,
-    GIL_CONTENTION,
     INPUT_PREPROCESSING,
     MEMORY_PRESSURE,
     PYTHON_OVERHEAD,
@@ -56,12 +55,15 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     )
     shares = after_forks(shares, habits.forks, seen.time_ns, causes)
     mapping = habits.code.mapping.get(phase_of(location), 0.0)
-    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MAPPING, mapping)):
-        if part:
-            by_holder = cause == GIL_CONTENTION
-            line = line_of_holder(context.job, seen.pid, seen.time_ns) if by_holder else location.line
-            shares = [*scaled(shares, 1 - part), Share(cause, part, line=line)]
-    return shares
+    if habits.gil_switching:
+        cause, line = behind_gil(context.job, seen.pid, seen.time_ns)
+        shares = _with_part(shares, habits.gil_switching, cause, line)
+    return _with_part(shares, mapping, MAPPING, location.line) if mapping else shares
+
+
+def _with_part(shares: Shares, part: float, cause: str, line: str) -> Shares:
+    """The same shares, of which another cause takes a part."""
+    return [*scaled(shares, 1 - part), Share(cause, part, line=line)]
 
 
 def _cause_of(seen: Observation, *, on_gpu: bool) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from perfdoctor.attribution.storage_causes import WRITTEN
 from perfdoctor.causes import (
     CHECKPOINT_WRITE,
     DATA_TRANSFER,
+    GIL_CONTENTION,
     INPUT_PREPROCESSING,
     MODEL_COMPUTE,
     PYTHON_OVERHEAD,
@@ -15,7 +17,7 @@ from perfdoctor.causes import (
 )
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, CodeLocation
+from perfdoctor.timeline.code_location import PREPARES, UNKNOWN, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 
@@ -78,11 +80,18 @@ def at_location(cause: str, location: CodeLocation) -> str:
     return INPUT_WAIT if cause in (DEVICE_WAIT, IN_DRIVER) and with_input else cause
 
 
-def line_of_holder(job: JobTimeline, pid: int, time_ns: int) -> str:
-    """Where in the job's own code the thread is that holds the GIL while the main thread wants it; "" if not seen."""
+def behind_gil(job: JobTimeline, pid: int, time_ns: int) -> tuple[str, str]:
+    """Why a main thread lacks the GIL: for what is logged or saved by the thread that holds it, or for that one alone.
+
+    Returns:
+        The cause, and where in the job's own code the holder is; "" if not seen.
+    """
     holder = job.gil.other_holder(pid, time_ns)
     thread = None if holder is None else job.threads.by_tid.get(holder)
-    return "" if thread is None else job.locator.line_of(thread, time_ns)
+    if thread is None:
+        return GIL_CONTENTION, ""
+    nearest = next(job.locator.near(thread, time_ns), UNKNOWN)
+    return WRITTEN.get(nearest.phase, GIL_CONTENTION), job.locator.line_of(thread, time_ns)
 
 
 def arithmetic(location: CodeLocation) -> str:

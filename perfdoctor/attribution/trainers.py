@@ -21,7 +21,7 @@ from perfdoctor.attribution.share import (
     all_of,
     arithmetic,
     at_location,
-    line_of_holder,
+    behind_gil,
     running,
     scaled,
     unattributed,
@@ -32,7 +32,6 @@ from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
     EVALUATION,
-    GIL_CONTENTION,
     INPUT_PREPROCESSING,
     LOCK_CONTENTION,
     LOG_WRITE,
@@ -195,7 +194,10 @@ def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
         return None
     job = classifier.context.job
     awaited = job.gil.is_awaited(seen.pid, seen.time_ns)
-    return [Share(GIL_CONTENTION, 1.0, line=line_of_holder(job, seen.pid, seen.time_ns))] if awaited else None
+    if not awaited:
+        return None
+    cause, line = behind_gil(job, seen.pid, seen.time_ns)
+    return [Share(cause, 1.0, line=line)]
 
 
 def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

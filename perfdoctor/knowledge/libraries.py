@@ -43,6 +43,8 @@ _TRANSFORMERS_EVALUATES = (
     rf"{INSTALLED}/transformers/trainer(?:_seq2seq)?\.py",
     "evaluate predict evaluation_loop prediction_loop",
 )
+# Loggers only put their records into a queue (QueueHandler), from which a thread of theirs writes them.
+BESIDE = "in a thread"
 # How the ranks of a job share the model.
 DEEPSPEED, MEGATRON, FULLY_SHARD, FSDP, DDP = "deepspeed", "megatron", "fully_shard", "fsdp", "ddp"
 # Of these, where no rank has the whole model. Megatron's optimizer may be split over ranks, its model is by layers.
@@ -107,7 +109,8 @@ USES: tuple[Use, ...] = (
     # and whether it evaluates in that library's loop, or calls its model by itself
     _use("evaluation_loop", "transformers", *_TRANSFORMERS_EVALUATES),
     _use("evaluation_loop", "lightning", *_LIGHTNING_EVALUATES),
-    # the standard library's loggers
+    # the standard library's loggers, and whether another thread writes for them
+    _use("logger", BESIDE, r"lib(?:64)?/python3\.\d+/logging/handlers\.py", "enqueue prepare"),
     _use("logger", "yes", r"lib(?:64)?/python3\.\d+/logging/.*\.py"),
     # torch.nn.Conv2d …
     _use("convolutions", "yes", r"torch/nn/modules/conv\.py"),

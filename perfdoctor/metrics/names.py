@@ -65,6 +65,7 @@ THREADS: dict[str, Metric] = {
     "own_in_loop": Metric(
         "trainer{} preparing batches in the loop itself, before the model's call", _OF_TIME, "stacks"
     ),
+    "own_per_pass": Metric("trainer{} preparing what all steps of a pass over the data share", _OF_TIME, "stacks"),
     "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
     "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
     "own_clipping": Metric("trainer{} clipping its gradients or scaling them back", _OF_TIME, "stacks"),

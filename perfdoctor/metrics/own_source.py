@@ -109,6 +109,21 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
     return max(made, key=lambda place: made[place])
 
 
+def prepared_per_pass(stacks: Stacks) -> str:
+    """Where the loop prepares what all steps of a pass over the data share; "" if most that it prepares is for steps.
+
+    Args:
+        stacks: the job's.
+    """
+    whole, shared = 0.0, Amounts[str]()
+    for number, amount_ns in stacks.spent_ns().items():
+        location = stacks.locations[number]
+        whole += amount_ns * (location.detail == PREPARES or location.phase == "data")
+        if location.per_pass:
+            shared[location.per_pass] += amount_ns
+    return _most_of(whole, shared)
+
+
 def when_done(stacks: Stacks, rounds: Sequence[SourceRounds], what: Callable[[CodeLocation], bool]) -> str:
     """In which rounds of a loop something is done, as a condition in Python; "" where it is not mostly in one such.
 

@@ -45,6 +45,7 @@ trains_part          where the optimizer is given a part of the model, and nothi
 unused_pass          where a module is called whose gradients are cleared before its optimizer steps, or that has none
 untrained            the module that has none, and is told to evaluate
 made_of_state        where the loop makes batches of what it changes itself
+per_pass_at          where it prepares what all steps of a pass over the data share, most of what it prepares
 exchanges_again      the loop whose backward passes make one update and exchange gradients each
 updates_when         in which rounds of it the optimizer steps, where that is not behind it
 saves_when           in which rounds of a loop the job saves; so ``logs_when`` and ``evaluates_when``
@@ -91,6 +92,7 @@ from perfdoctor.metrics.own_source import (
     accumulating_loop,
     evaluated_at,
     made_of_state,
+    prepared_per_pass,
     untrained_module,
     unused_pass,
     when_done,
@@ -170,6 +172,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["evaluates_at"] = place
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
+    if place := prepared_per_pass(job.stacks):
+        found["per_pass_at"] = place
     if (asked := how_asked(job)) is not None:
         found["helpers"] = asked
     if any(reads_tensors(stack) for stack in [*stacks, *beside]):

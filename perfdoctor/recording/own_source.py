@@ -108,6 +108,26 @@ class SourceRounds(NamedTuple):
     when: str
 
 
+class SourceOnce(NamedTuple):
+    """Lines in a loop of the job's own that run once for all rounds of another loop in it, as for an epoch.
+
+    They use nothing that the outer loop's round gives, so they are no reading of the next file, for instance.
+
+    Attributes:
+        file: as stacks name it.
+        line: their first, from 1.
+        last_line: their last.
+        loop_line: the inner loop's first.
+        loop_last_line: the inner loop's last.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    loop_line: int
+    loop_last_line: int
+
+
 class SourceState(NamedTuple):
     """A statement in a loop of the job's own that makes something of what the loop changes itself.
 
@@ -181,6 +201,7 @@ OwnSource = (
     | SourceDraw
     | SourceReadOut
     | SourceRounds
+    | SourceOnce
     | SourceState
     | SourceResult
     | SourceDetour
@@ -193,6 +214,7 @@ class HowWritten(NamedTuple):
     calls: Sequence[SourceCall] = ()
     loops: Sequence[SourceLoop] = ()
     rounds: Sequence[SourceRounds] = ()
+    once: Sequence[SourceOnce] = ()
     read_outs: Sequence[SourceReadOut] = ()
     results: Sequence[SourceResult] = ()
 
@@ -203,7 +225,7 @@ SOURCE_NOT_READ = "source_not_read"
 
 
 def lines_of(
-    rows: Iterable[SourceLoop | SourceReadOut | SourceRounds | SourceState | SourceResult],
+    rows: Iterable[SourceLoop | SourceReadOut | SourceRounds | SourceOnce | SourceState | SourceResult],
 ) -> set[tuple[str, int]]:
     """All lines of some rows, each with its file."""
     return {(row.file, line) for row in rows for line in range(row.line, row.last_line + 1)}

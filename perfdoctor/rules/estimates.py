@@ -53,6 +53,12 @@ def before_draws(fix: Proposed) -> Gain:
     return fix.frees(0.0, kept, kept)
 
 
+def by_fewer_passes(fix: Proposed) -> Gain:
+    """What is prepared for a whole pass over the data, where every fourth pass does it, or the first alone."""
+    part = min(1.0, fix["share"] / fix.share) if fix.share else 0.0
+    return fix.frees(0.5 * part, 0.75 * part, part)
+
+
 def of_called_line(fix: Proposed) -> Gain | None:
     """The same of a line that calls operations."""
     parts = {**dict(fix.case.lines.get(fix.cause, ())), **dict(fix.case.called_lines.get(fix.cause, ()))}

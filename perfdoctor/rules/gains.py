@@ -60,6 +60,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.cheaper": estimates.of_line,
     "input.table_once": estimates.by_tensors,
     "input.open_once": estimates.value("share", 0.5),
+    "input.fewer_passes": estimates.by_fewer_passes,
     "input.prepare_once": estimates.before_draws,
     "input.faster_server": estimates.UP_TO_ALL,
     "input.whole_batches": estimates.UP_TO_ALL,

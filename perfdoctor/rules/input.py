@@ -42,6 +42,9 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), "programs" if _runs_programs(case) else _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
+    per_pass = case.settings.get("per_pass_at")
+    if per_pass is not None:
+        yield advise("input.fewer_passes", place=per_pass, share=case.mean_of("own_per_pass"))
     if case.asks_helpers and case.number("helpers_at_once") is not None:
         yield from _helper_fixes(case, INPUT_PREPROCESSING)
     if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
@@ -70,7 +73,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         part=part,
         kind=kind,
     )
-    if kind != "text" and not case.depends_on_steps:
+    if kind != "text" and not case.depends_on_steps and per_pass is None:
         yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)

@@ -7,7 +7,7 @@ from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY, PAGE_BYTES
-from perfdoctor.knowledge.libraries import COMPRESS
+from perfdoctor.knowledge.libraries import BESIDE, COMPRESS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, rarer, times_rarer
@@ -183,7 +183,8 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("io.faster_reader")
     elif path:  # what draws pictures or makes up lines waits for no file
         yield advise("io.no_flush")
-    yield advise("io.another_thread", logger=case.settings.get("logger") == "yes")
+    if (logger := case.settings.get("logger")) != BESIDE:
+        yield advise("io.another_thread", logger=logger == "yes")
 
 
 IO_RULES = (

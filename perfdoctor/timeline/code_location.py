@@ -56,6 +56,8 @@ class CodeLocation:
         precedes_model: of code below a call of the model, a later line of the same function calls one too: it may
             prepare that, as a batch that an agent learns from after it has acted.
         runs_program: a program is started, or waited for until it ends.
+        per_pass: where it prepares what all steps of a pass over the data share, in the loop around them; "" if it does
+            not.
         tells_results: of code below the model's call, it is called to be given numbers that were read out of tensors.
     """
 
@@ -70,6 +72,7 @@ class CodeLocation:
     called_back: bool = False
     precedes_model: bool = False
     runs_program: bool = False
+    per_pass: str = ""
     tells_results: bool = False
 
     @property

@@ -12,6 +12,7 @@ from perfdoctor.recording.own_source import (
     SourceCall,
     SourceLine,
     SourceLoop,
+    SourceOnce,
     SourceReadOut,
     SourceResult,
     SourceRounds,
@@ -112,8 +113,7 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code, threads)
-        how = (self.source_calls, self.source_loops, self.source_rounds, rows(SourceReadOut), rows(SourceResult))
-        self.stacks = Stacks.read(recording.stacks(), HowWritten(*how))
+        self.stacks = Stacks.read(recording.stacks(), _how_written(recording))
         python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
         main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
         started = frozenset(thread.tid for thread in python_threads if thread.name)
@@ -222,6 +222,18 @@ class JobTimeline:
         if steps is not None and steps.at(time_ns) is not None:
             return steps.collecting_at(time_ns)
         return self.gil.is_collecting(pid, time_ns)
+
+
+def _how_written(recording: Recording) -> HowWritten:
+    rows = recording.rows
+    return HowWritten(
+        rows(SourceCall),
+        rows(SourceLoop),
+        rows(SourceRounds),
+        rows(SourceOnce),
+        rows(SourceReadOut),
+        rows(SourceResult),
+    )
 
 
 def find_serving(facts: Mapping[tuple[str, str], str]) -> dict[int, tuple[int, str]]:

@@ -113,14 +113,15 @@ class Locator:
 
     def line_of(self, thread: ThreadSeries, time_ns: int) -> str:
         """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen."""
+        return next((where.line for where in self.near(thread, time_ns) if where.line), "")
+
+    def near(self, thread: ThreadSeries, time_ns: int) -> Iterator[CodeLocation]:
+        """Where in the code a running thread (not the main one) was near an instant, nearest first."""
         series = self._stacks.of_other(thread.pid, self._gil.ident(thread.tid))
-        if series is None:
-            return ""
-        for _, number in series.near(time_ns):
+        for _, number in series.near(time_ns) if series else ():
             location = self._stacks.locations[number]
-            if location.line and not location.only_waits:
-                return location.line
-        return ""
+            if not location.only_waits:
+                yield location
 
     def has_python_threads(self, pid: int) -> bool:
         """Whether stacks of other Python threads than the main one were seen."""

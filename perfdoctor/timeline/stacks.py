@@ -31,6 +31,7 @@ from perfdoctor.timeline.code_location import CodeLocation, library_call, locati
 from perfdoctor.timeline.evaluation import with_evaluation
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 from perfdoctor.timeline.machine_code import CodeSamples
+from perfdoctor.timeline.passes import with_passes
 
 # A stack belongs to an instant if it was seen within this time of it.
 STACK_REACH_NS = int(thresholds.STACK_REACH_S * NS_PER_S)
@@ -172,6 +173,7 @@ class Stacks:
         stacks.locations = with_loop_positions(
             stacks.frames, stacks.locations, mains, source.calls, source.loops, source.results
         )
+        stacks.locations = with_passes(stacks.frames, stacks.locations, mains, source.once)
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains, source.rounds)
         stacks.locations = with_calls_below(stacks.frames, stacks.locations, mains)
         return stacks

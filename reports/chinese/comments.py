@@ -55,6 +55,7 @@ _DATA = {
     "at the top of the file": "写在文件开头",
     "in place of the call": "代替这次调用",
     "the first time": "第一次",
+    "counted from 0": "从 0 数起",
     "of arrays": "元素是数组时",
     "of tensors: {}; of numbers, keep all of them in one tensor and index that": (
         "元素是张量时：{}；元素是数字时，把它们全部放在一个张量里，再按下标取"

@@ -68,6 +68,15 @@ def table_once(*, part: float) -> Fix:
     )
 
 
+def fewer_passes(*, place: str, share: float) -> Fix:
+    return fix(
+        "各步共用的准备工作不必每个 epoch 都做",
+        f"{place} 在训练循环之外运行，每个 epoch 一次，占 {percent(share)} 的时间。"
+        "数据加载 worker 只制作批次，替代不了它。如果每次结果相同，做一次就够；"
+        "如果样本的顺序或选择可以沿用几个 epoch，每四个 epoch 做一次即可。",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
     why = (
         "每个 epoch 的 token 都一样，不必每次重新生成。"

@@ -101,6 +101,19 @@ sample = features[index]  # in training; what is computed of one row is computed
     )
 
 
+def fewer_passes(*, place: str, share: float) -> Fix:
+    return Fix(
+        "Prepare less often what all steps of a pass share",
+        f"{place} runs beside the loop that trains, once for all of its rounds: {percent(share)} of the time. "
+        "Loader workers make batches and would not take it over. Where it gives the same each time, once is enough; "
+        "where the order or the choice of samples may be some passes old, every fourth pass will do.",
+        f"""\
+# {place}
+if number_of_pass % 4 == 0:  # counted from 0
+    ...  # as now""",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
     why = (
         "Tokens are the same in each epoch: there is no need to make them again."

@@ -159,6 +159,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     from perfdoctor.capture.own_source.detours import find_detours
     from perfdoctor.capture.own_source.draws import find_draws
     from perfdoctor.capture.own_source.loops import find_loops
+    from perfdoctor.capture.own_source.passes import find_once
     from perfdoctor.capture.own_source.read_outs import find_read_outs
     from perfdoctor.capture.own_source.results import find_results
     from perfdoctor.capture.own_source.rounds import find_rounds
@@ -171,6 +172,7 @@ def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     yield from find_read_outs(file, tree)
     yield from find_results(file, tree)
     yield from find_rounds(file, tree, lines)
+    yield from find_once(file, tree)
     yield from find_detours(file, tree, lines)
 
 

@@ -183,6 +183,29 @@ def test_a_trainer_that_asks_for_a_lock_of_a_file_again_and_again_queues_for_it(
     assert account.causes().fractions().get("cpu.lock_contention", 0.0) == queues
 
 
+@pytest.mark.parametrize(
+    ("holder", "cause"),
+    [
+        (Frame("/usr/lib/python3.11/logging/__init__.py", "StreamHandler.emit", 1), "io.log_write"),
+        (Frame("/v/lib/python3.11/site-packages/torch/serialization.py", "save", 1), "io.checkpoint_write"),
+        (Frame("/job/poll.py", "poll", 12), "cpu.gil_contention"),
+    ],
+)
+def test_who_lacks_the_gil_waits_for_what_its_holder_writes(holder: Frame, cause: str) -> None:
+    """A thread that logs or saves in place of the trainer still holds it up."""
+    found = accounted([
+        *jobs.process(10),
+        *jobs.thread(10, 10, "RRRRRRRSSS", run=0.7),
+        *jobs.thread(15, 10, "SSSSSSSRRR", run=0.3),
+        *jobs.named(10, 10, 1),
+        *jobs.named(15, 10, 2, "Thread-1"),
+        *jobs.stacks(10, (jobs.OWN,)),
+        *jobs.stacks(10, (jobs.BOOTSTRAP, holder), ident=2),
+        *jobs.gil(10, 10, 15),
+    ])  # fmt: skip
+    assert _share(found, cause) == pytest.approx(0.3, abs=0.02)
+
+
 def test_shares_of_an_instant_are_attributed_by_weight() -> None:
     read = Share("io.storage_read", 0.25, target="file:/x")
     account = Account(Process(100, 1, 0, None, "trainer", 0, 0))

@@ -1,12 +1,12 @@
 """Settings of a job, from recordings with known contents; what stacks and threads do not show is absent, not denied."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
-from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceRounds, SourceState
+from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceOnce, SourceRounds, SourceState
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSample, ThreadSeen
 from perfdoctor.timeline.affinity import Affinity
 from perfdoctor.timeline.code_location import location_of
@@ -231,6 +231,7 @@ def test_the_way_is_not_denied_after_few_looks() -> None:
         (Frame(f"{TORCH}/optim/adam.py", "_single_tensor_adam", 1), "optimizer", "single"),
         (Frame(f"{TORCH}/optim/adam.py", "_fused_adam", 1), "optimizer", "fused"),
         (Frame("/usr/lib/python3.11/logging/__init__.py", "StreamHandler.emit", 1), "logger", "yes"),
+        (Frame("/usr/lib/python3.11/logging/handlers.py", "QueueHandler.prepare", 1), "logger", "in a thread"),
         (Frame("/home/me/logging/__init__.py", "emit", 1), "logger", None),
         (Frame("/usr/lib/python3.11/cProfile.py", "runctx", 1), "watched_by", "cProfile"),
         (Frame(f"{PACKAGES}/lightning/pytorch/loops/evaluation_loop.py", "run", 1), "evaluation_loop", "lightning"),
@@ -396,6 +397,27 @@ def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told
     stacks = jobs.stacks(TRAINER, draws, (Frame("/job/train.py", "main", 42), model))
     job = jobs.timeline([*jobs.process(TRAINER), *stacks, SourceState("/job/train.py", line, line)])
     assert read_code_settings(job).get("made_of_state") == told
+
+
+@pytest.mark.parametrize(
+    ("loop", "updates", "told"),
+    [
+        (range(42, 50), True, "/job/train.py:40 main"),
+        (range(42, 50), False, None),  # nothing is trained in the inner loop
+        (range(45, 50), True, None),  # another loop, in which no optimizer steps
+        ((), True, None),
+    ],
+)
+def test_what_all_steps_of_a_pass_share_is_told(loop: Sequence[int], *, updates: bool, told: str | None) -> None:
+    torch = "/v/lib/python3.11/site-packages/torch"
+    model = Frame(f"{torch}/nn/modules/module.py", "Module._call_impl", 1789)
+    step = Frame(f"{torch}/optim/adam.py", "Adam.step", 200)
+    sorts = (Frame("/job/train.py", "main", 40), Frame("/job/data.py", "Texts.order", 9))
+    steps = [(Frame("/job/train.py", "main", 43), model)]
+    steps += [(Frame("/job/train.py", "main", 44), step)] if updates else []
+    once = [SourceOnce("/job/train.py", 40, 40, loop[0], loop[-1])] if loop else []
+    job = jobs.timeline([*jobs.process(TRAINER), *jobs.stacks(TRAINER, sorts, *steps), *once])
+    assert read_code_settings(job).get("per_pass_at") == told
 
 
 def test_where_a_loader_makes_most_of_the_batches_they_are_not_made_of_what_the_loop_changes() -> None:

@@ -347,6 +347,7 @@ def test_a_limit_for_writing_is_reached_while_the_trainer_writes() -> None:
 def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:
     for settings, told in (({"logger": "yes"}, "QueueListener"), ({}, "writer.submit(log, record)")):
         assert told in changes(finding("io.log_write", settings=dict(settings)))
+    assert "Write from another thread" not in titles(finding("io.log_write", settings={"logger": "in a thread"}))
 
 
 def test_no_dataset_is_named_where_there_is_none() -> None:

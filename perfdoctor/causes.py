@@ -75,7 +75,7 @@ CAUSES: dict[str, Cause] = {
     cause.id: cause
     for cause in (
         Cause(INPUT_PREPROCESSING, "preparing the input on the CPU", generic=True),
-        Cause(WORKER_STARTUP, "restarting loader workers"),
+        Cause(WORKER_STARTUP, "restarting workers"),
         Cause(DATA_TRANSFER, "batch hand-over from worker to trainer (IPC)"),
         Cause(LOCK_CONTENTION, "queueing for a lock of the job's own", nearly=thresholds.NEARLY_LOCK_CONTENTION),
         Cause(

@@ -22,7 +22,7 @@ from perfdoctor.attribution.share import SLEEP
 from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.arithmetic import fresh_memory, in_double, in_recurrent, reducing_by_number
+from perfdoctor.metrics.arithmetic import fresh_memory, in_double, in_recurrent, reducing_by_number, without_onednn
 from perfdoctor.metrics.by_function import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
@@ -124,14 +124,16 @@ def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:
     double = in_double(job)
     put(numbers, "double_precision", double and double.part)
     put(numbers, "double_unfolding", double and double.unfolding)
+    put(numbers, "without_onednn", without_onednn(job) or None)
     put(numbers, "reducing_by_number", reducing_by_number(job) or None)
     put(numbers, "fresh_memory", fresh_memory(job))
     put(numbers, "in_recurrent", in_recurrent(job))
 
 
 def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:
-    """How long loader workers were started for, in seconds, where none has ended: only they that end start anew."""
-    workers = (worker for account in accounts for worker in job.processes.workers_of(account.trainer.pid))
+    """How long workers were started for, in seconds, where none has ended: only they that end start anew."""
+    pids = [account.trainer.pid for account in accounts]
+    workers = (one for pid in pids for one in (*job.processes.workers_of(pid), *job.processes.helpers_of(pid)))
     spent = sum(account.causes()[WORKER_STARTUP] for account in accounts) / max(1, len(accounts))
     return {} if not spent or any(worker.ended_ns is not None for worker in workers) else {WORKER_STARTUP: spent}
 

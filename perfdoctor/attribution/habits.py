@@ -43,6 +43,7 @@ class Habits:
         waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
         taking_apart: of the time in which it prepares a batch, the part that is for the objects that it came as.
         computes_beside: what it computes below the model's passes is for somebody else than the training.
+        unseen_threads: while it waits, threads of its own work that live too short to be sampled.
     """
 
     code: CodeMix
@@ -54,6 +55,7 @@ class Habits:
     waits_awake: frozenset[str] = frozenset()
     taking_apart: float = 0.0
     computes_beside: bool = False
+    unseen_threads: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,25 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         waits_awake=_waits_awake(job, trainer, code),
         taking_apart=_taking_apart(job, trainer),
         computes_beside=_computes_beside(job, trainer),
+        unseen_threads=_has_unseen_threads(job, trainer),
     )
+
+
+def _has_unseen_threads(job: JobTimeline, trainer: Process) -> bool:
+    """Whether a trainer's CPU time that no thread of it was seen to use is most of the time in which it waits for some.
+
+    A pool of threads that is made for each batch is such: the kernel counts threads that have ended as well.
+    """
+    observed, threads = _seen_training(job, trainer), job.threads.of(trainer.pid)
+    waits = sum(not one.is_runnable and one.syscall == "futex" and one.location.waits for one in observed)
+    rates = (job.readings.rate(f"pid:{trainer.pid}", f"{mode}_seconds_total") for mode in ("user", "system"))
+    spans = [thread.counted_ns[[0, -1]] for thread in threads if len(thread.counted_ns)]
+    if not waits or not spans:
+        return False
+    begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
+    seen_ns = sum(float(thread.run_ns[-1] - thread.run_ns[0]) for thread in threads if len(thread.run_ns))
+    unseen = sum(rate or 0.0 for rate in rates) - seen_ns / max(1.0, float(end - begin))
+    return unseen >= thresholds.MOSTLY * waits / len(observed)
 
 
 def _computes_beside(job: JobTimeline, trainer: Process) -> bool:

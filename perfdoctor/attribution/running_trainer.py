@@ -32,7 +32,7 @@ from perfdoctor.causes import (
 )
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import ALLOCATOR, PREPARES, TRAINING_PHASES
+from perfdoctor.timeline.code_location import ALLOCATOR, POOL, PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import Observation
 
 Causes = Mapping[str, float]
@@ -83,7 +83,7 @@ def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
     return INPUT_PREPROCESSING if location.phase == "data" else _BY_DETAIL_OUTSIDE_DATA.get(location.detail, "")
 
 
-_BY_DETAIL = {"loader start": WORKER_STARTUP, **dict.fromkeys(LOADER_WAITS, DATA_TRANSFER)}
+_BY_DETAIL = {"loader start": WORKER_STARTUP, POOL: WORKER_STARTUP, **dict.fromkeys(LOADER_WAITS, DATA_TRANSFER)}
 # Whether all ranks wait for bytes or for messages is determined at the end, from the whole recording.
 _BY_DETAIL_OUTSIDE_DATA = {"compile": PYTHON_OVERHEAD, "profile": PYTHON_OVERHEAD, "collective": BANDWIDTH}
 

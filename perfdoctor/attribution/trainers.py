@@ -53,7 +53,7 @@ from perfdoctor.knowledge.calls import (
     WAITED_ON,
     WRITES,
 )
-from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation, is_beside
+from perfdoctor.timeline.code_location import AFTERWARDS, POOL, PREPARES, TRAINING_PHASES, CodeLocation, is_beside
 from perfdoctor.timeline.job import Observation
 from perfdoctor.timeline.locator import is_within
 from perfdoctor.timeline.processes import Process
@@ -157,8 +157,13 @@ def _blocked(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     return all_of(cause, seen.location, seen.target)
 
 
-def _starting_workers(_: TrainerClassifier, seen: Observation) -> Shares | None:
-    return all_of(WORKER_STARTUP, seen.location) if seen.location.detail == "loader start" else None
+def _starting_workers(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    if seen.location.detail not in ("loader start", POOL):
+        return None
+    # Whoever ends a pool may wait for what its processes are still at.
+    pool = seen.location.detail == POOL
+    working = SupplierClassifier.of(classifier.context, seen.pid).of_children(seen) if pool else []
+    return working or all_of(WORKER_STARTUP, seen.location)
 
 
 def _in_loader(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -271,7 +276,10 @@ def _in_futex(classifier: TrainerClassifier, seen: Observation) -> Shares | None
             return shares
     if location.phase in TRAINING_PHASES:
         return all_of(MODEL_COMPUTE, location)
-    known = context.job.locator.is_known(seen.pid) and not location.waits
+    if location.waits:
+        unseen = context.habits[seen.pid].unseen_threads
+        return all_of(purpose(location), location) if unseen else unattributed(location)
+    known = context.job.locator.is_known(seen.pid)
     return all_of(LOCK_CONTENTION, location) if known else unattributed(location)
 
 

@@ -13,6 +13,8 @@ JOINED_CUT, JOINED, ONE_HOT, TWO_PASSES, ONE_BY_ONE, INDEXED_LATE, MADE_AGAIN, C
 AVERAGED, DESCENDED, MADE_NEW = "averaged", "descended", "made_new"
 # And samples that are drawn from a list are put together for each batch.
 STACKED = "stacked"
+# And a backward pass goes through all rounds before it as well.
+CARRIED = "carried"
 # What makes one tensor or array of several, all of them copied, without a further dimension.
 JOINS = frozenset(("cat", "concat", "concatenate", "hstack", "vstack", "append"))
 # Of these the ones that join along the dimension that comes second.
@@ -88,5 +90,6 @@ FREED = {
     AVERAGED: Freed(0.3, 0.6, 0.9),
     DESCENDED: Freed(0.3, 0.6, 0.7),
     STACKED: Freed(0.4, 0.8, 1.3),
+    CARRIED: Freed(0.0, 0.7, 1.0),
     MADE_NEW: Freed(0.4, 0.5, 0.65),
 }

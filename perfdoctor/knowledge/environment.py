@@ -18,6 +18,14 @@ DEBUGGING: dict[str, str | None] = {
 }
 # Either turns torch.compile off.
 NO_COMPILING = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+# Each keeps the arithmetic from instructions that the CPU may have, but with these values: ATen's own kernels, oneDNN's
+# under its two names, and MKL's (PyTorch's, oneDNN's and MKL's manuals).
+LESS_INSTRUCTIONS = {
+    "ATEN_CPU_CAPABILITY": ("avx2", "avx512", "amx", "sve256"),
+    "ONEDNN_MAX_CPU_ISA": ("default", "all"),
+    "DNNL_MAX_CPU_ISA": ("default", "all"),
+    "MKL_ENABLE_INSTRUCTIONS": ("avx512", "avx512_e4"),
+}
 # Threads of OpenMP's pool, and so of the CPU's arithmetic.
 POOL_THREADS = "OMP_NUM_THREADS"
 # The same of other libraries for the CPU's arithmetic (MKL and OpenBLAS prefer their own).

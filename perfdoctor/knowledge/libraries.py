@@ -313,3 +313,16 @@ RESULTS = (
     meaning(r"lib(?:64)?/python3\.\d+/json/__init__\.py", "dump", "logging"),
     meaning(r"lib(?:64)?/python3\.\d+/csv\.py", "writerow writerows", "logging"),
 )
+# Pools of processes that come up or are ended: multiprocessing's, and the executors of concurrent.futures and of loky,
+# which joblib takes.
+POOLS = (
+    meaning(
+        r"multiprocessing/pool\.py", "__init__ _repopulate_pool_static _terminate_pool join terminate", "other", "pool"
+    ),
+    meaning(
+        r"(?:concurrent/futures/process|loky/process_executor)\.py",
+        "_start_executor_manager_thread _launch_processes _spawn_process _adjust_process_count shutdown",
+        "other",
+        "pool",
+    ),
+)

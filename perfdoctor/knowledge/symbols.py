@@ -134,6 +134,8 @@ _KERNEL = _any_of(
         "8arm_gemm|11arm_compute|^kai_": "Arm Compute Library, KleidiAI",
         "6fbgemm": "FBGEMM",
         "^xnn_|^pytorch_q?8?|^q8gemm|^nnp_": "XNNPACK, QNNPACK, NNPACK",
+        r"^compute_(?:kernel|input|output)_(?:transform|packing)": "NNPACK's parts of a convolution",
+        "^compute_(?:tuple|matrix)_multiplication|^compute_direct_convolution": "the same",
         "5Eigen": "Eigen",
         "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
     }
@@ -151,6 +153,14 @@ _UNFOLDS = _any_of(
     {
         r"unfolded[23]d_(?:copy|acc)": "convolutions in two dimensions, or one",
         r"(?:im|vol)2col|col2(?:im|vol)": "dilated and transposed ones, and those in three",
+    }
+)
+# Convolutions that oneDNN does not do: on x86-64, in single precision, it does all, unless it is switched off
+# (aten/src/ATen/native/Convolution.cpp, use_mkldnn; tried with 11 kinds of convolutions, torch 2.13).
+_WITHOUT_ONEDNN = _any_of(
+    {
+        rf"2at6native\w*(?:slow_conv|{_UNFOLDS.pattern})": "ATen's own",
+        "^nnp_|^compute_(?:kernel|input|output)_(?:transform|packing)": "NNPACK's",
     }
 )
 # Of how many bits the numbers are that a kernel works on, as far as its name says so.
@@ -235,6 +245,11 @@ def bits(image: str, symbol: str) -> int | None:
     if _OF_64_BITS.search(symbol):
         return 64
     return 32 if _OF_32_BITS.search(symbol) else None
+
+
+def is_without_onednn(symbol: str) -> bool:
+    """Whether code is of a convolution that oneDNN, which is several times as fast, was not asked for."""
+    return _WITHOUT_ONEDNN.search(symbol) is not None
 
 
 def unfolds(symbol: str) -> bool:

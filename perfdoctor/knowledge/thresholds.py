@@ -142,7 +142,9 @@ BLURRED_STACKS_PER_S = Threshold(
 SEEN_OUTSIDE_STEPS = Threshold(
     1.25, "times", "measured: stacks are seen some hundred times, so the time outside of steps may be so much longer"
 )
-CONTENDED_GIL = Threshold(0.1, "of the samples", "judgement: held by another thread in fewer, the GIL is not contended")
+CONTENDED_GIL = Threshold(
+    0.05, "of the samples", "judgement: held by another thread in fewer, the GIL is not contended"
+)
 GIL_SWITCH_S = Threshold(
     25e-6, "seconds", "measured on a virtual machine: 17 us for one switch with its two calls of futex; at most this"
 )

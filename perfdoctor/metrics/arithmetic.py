@@ -13,7 +13,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.knowledge.libraries import CELLS
-from perfdoctor.knowledge.symbols import bits, reduces_by_number, unfolds
+from perfdoctor.knowledge.symbols import bits, is_without_onednn, reduces_by_number, unfolds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.job import JobTimeline
@@ -49,6 +49,18 @@ def in_double(job: JobTimeline) -> DoublePrecision | None:
     if known < thresholds.SEEN_STACKS:
         return None
     return DoublePrecision(seen[64] / known, unfolding / max(1, seen[64]))
+
+
+def without_onednn(job: JobTimeline) -> float | None:
+    """Part of what the trainers' main threads run that is of convolutions in single precision which oneDNN does not do.
+
+    The matrix products below them are not counted. None where too little was seen.
+    """
+    whole = without = 0
+    for image, name, count in _code_of_trainers(job):
+        whole += count
+        without += count * (is_without_onednn(name) and bits(image, name) != 64)
+    return without / whole if whole >= thresholds.CODE_SAMPLES else None
 
 
 def in_recurrent(job: JobTimeline) -> float | None:

@@ -16,7 +16,7 @@ from perfdoctor.knowledge.frames import Frame, calls_backward, is_own
 from perfdoctor.knowledge.libraries import EVALUATES, LOADERS, UPDATES
 from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLoop, SourceRounds, SourceState, lines_of
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation, place_of
+from perfdoctor.timeline.code_location import POOL, PREPARES, TRAINING_PHASES, CodeLocation, place_of
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -107,6 +107,19 @@ def made_of_state(stacks: Stacks, statements: Iterable[SourceState]) -> str:
     if not whole or made.total < thresholds.MOSTLY * whole:
         return ""
     return max(made, key=lambda place: made[place])
+
+
+def pool_made_at(stacks: Stacks) -> str:
+    """Where in the job's own code pools of processes come up or end, above all; "" where none was seen to.
+
+    Args:
+        stacks: the job's.
+    """
+    places = Amounts[str]()
+    for number, amount_ns in stacks.spent_ns().items():
+        if stacks.locations[number].detail == POOL:
+            places[stacks.locations[number].line] += amount_ns
+    return _most_of(places.total, places)
 
 
 def prepared_per_pass(stacks: Stacks) -> str:

@@ -45,9 +45,11 @@ trains_part          where the optimizer is given a part of the model, and nothi
 unused_pass          where a module is called whose gradients are cleared before its optimizer steps, or that has none
 untrained            the module that has none, and is told to evaluate
 made_of_state        where the loop makes batches of what it changes itself
+pool_at              where the trainer makes pools of processes, or ends them, where it has no loader workers
 per_pass_at          where it prepares what all steps of a pass over the data share, most of what it prepares
-exchanges_again      the loop whose backward passes make one update and exchange gradients each
+accumulates_at       the loop whose backward passes make one update
 updates_when         in which rounds of it the optimizer steps, where that is not behind it
+exchanges_again      that each of them exchanges gradients: the same loop
 saves_when           in which rounds of a loop the job saves; so ``logs_when`` and ``evaluates_when``
 evaluates_at         where the job's own code calls for its evaluation
 backend              of the collectives: ``nccl`` or ``gloo``
@@ -88,10 +90,10 @@ from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.helper_processes import how_asked
 from perfdoctor.metrics.names import Trainers
 from perfdoctor.metrics.own_source import (
-    AccumulatingLoop,
     accumulating_loop,
     evaluated_at,
     made_of_state,
+    pool_made_at,
     prepared_per_pass,
     untrained_module,
     unused_pass,
@@ -161,10 +163,12 @@ def read_code_settings(job: JobTimeline) -> Settings:
     if enough:  # its frames would have been seen
         in_source.pop("update", None)
     found = {**in_source, **found}
-    if accumulated := _exchanges_again(job, found):
-        found |= {"exchanges_again": accumulated.loop}
+    if "loop" not in found and (accumulated := accumulating_loop(job.stacks, job.source_loops, job.source_rounds)):
+        found["accumulates_at"] = accumulated.loop
         if accumulated.when:
             found["updates_when"] = accumulated.when
+        if _exchanges_each(job, found):
+            found["exchanges_again"] = accumulated.loop
     for name, what in _DONE_AT_TIMES.items():
         if when := when_done(job.stacks, job.source_rounds, what):
             found[name] = when
@@ -172,6 +176,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
         found["evaluates_at"] = place
     if place := made_of_state(job.stacks, job.source_states):
         found["made_of_state"] = place
+    if not workers and (place := pool_made_at(job.stacks)):
+        found["pool_at"] = place
     if place := prepared_per_pass(job.stacks):
         found["per_pass_at"] = place
     if (asked := how_asked(job)) is not None:
@@ -192,12 +198,10 @@ def _activations(job: JobTimeline, pids: set[int], found: Settings) -> str:
     return exchanged or (ADDED_UP if "tensor_parallel" in found else "")
 
 
-def _exchanges_again(job: JobTimeline, found: Settings) -> AccumulatingLoop | None:
-    """Where the job accumulates gradients which ranks share, if no call keeps its passes from exchanging."""
+def _exchanges_each(job: JobTimeline, found: Settings) -> bool:
+    """Whether ranks share the gradients that a job accumulates, and no call keeps its passes from exchanging."""
     held_back = any(call.callee in HOLDS_BACK for call in job.source_calls)
-    if held_back or "loop" in found or found.get("parallel") not in (DDP, FSDP, FULLY_SHARD):
-        return None
-    return accumulating_loop(job.stacks, job.source_loops, job.source_rounds)
+    return not held_back and found.get("parallel") in (DDP, FSDP, FULLY_SHARD)
 
 
 def _said_in_source(calls: Sequence[SourceCall]) -> Settings:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY
+from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, LESS_INSTRUCTIONS
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
@@ -25,6 +25,8 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     if double >= thresholds.MIN_SHARE:
         unfolds = (case.number("double_unfolding") or 0.0) >= thresholds.UNFOLDING
         yield advise("arithmetic.single_precision", part=double, unfolds=unfolds)
+    yield from _allow_instructions(case)
+    yield from _use_onednn(case)
     yield from _reduce_at_once(case)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
@@ -36,6 +38,20 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     if not case.mean_of("own_beside"):  # it counts as the model's
         yield from compute_rarely(case)
     yield from _use_idle_cores(case)
+
+
+def _allow_instructions(case: Case) -> Iterator[Advice]:
+    """All instructions that the CPU has, where a variable keeps the arithmetic from some of them."""
+    for name, harmless in LESS_INSTRUCTIONS.items():
+        value = case.variable(name)
+        if value and value.lower() not in harmless:
+            yield advise("arithmetic.all_instructions", name=name, value=value)
+
+
+def _use_onednn(case: Case) -> Iterator[Advice]:
+    part = (case.number("without_onednn") or 0.0) * (case.number("trainer_running") or 0.0)
+    if part >= thresholds.REPORTED_SHARE:
+        yield advise("arithmetic.use_onednn", part=part)
 
 
 def _reduce_at_once(case: Case) -> Iterator[Advice]:
@@ -153,7 +169,15 @@ def _how_long_they_wait(case: Case) -> tuple[Message, ...]:
 _COMPUTING = Rule(
     MODEL_COMPUTE,
     say("arithmetic.computing"),
-    ("trainer_running", "trainer_cores", "job_cores", "reducing_by_number", "traced_operators", "own_recomputing"),
+    (
+        "trainer_running",
+        "trainer_cores",
+        "job_cores",
+        "reducing_by_number",
+        "without_onednn",
+        "traced_operators",
+        "own_recomputing",
+    ),
     _compute_otherwise,
     say("arithmetic.computing_refuted"),
 )

@@ -52,6 +52,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.descended", line=line, share=share, pieces=pieces)
         case detours.MADE_NEW:
             return advise("detours.made_new", line=line, share=share, pieces=pieces)
+        case detours.CARRIED:
+            return advise("detours.carried", line=line, share=share, pieces=pieces)
         case detours.STACKED:
             return advise("detours.stacked", line=line, share=share, pieces=pieces)
         case _:

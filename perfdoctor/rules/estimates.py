@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.causes import INPUT_CAUSES, KERNEL_LAUNCH, MODEL_COMPUTE, NO_TENSOR_CORES, PYTHON_OVERHEAD
+from perfdoctor.causes import INPUT_CAUSES, KERNEL_LAUNCH, MODEL_COMPUTE, NO_TENSOR_CORES
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import Freed
 from perfdoctor.knowledge.hardware import tensor_core_speedup
@@ -108,6 +108,19 @@ def by_larger_batch(fix: Proposed) -> Gain:
         return gain
     update = max(0.0, fix.worked(update_share(fix.case)) - calls_of_update(fix.case)) / 2
     return Gain(gain.least, gain.likely + update, gain.most + update)
+
+
+def by_larger_passes(fix: Proposed) -> Gain:
+    """Three quarters of the calls, with passes four times as large, and as much arithmetic; nothing of the update.
+
+    Where passes are small they compute less for each sample if they are larger. Of a job with passes of one sample each
+    0.86 of the time went, of which calls were 0.36 (measured, all 32 at once).
+    """
+    update = fix.worked(update_share(fix.case)), calls_of_update(fix.case)
+    part = 1 - min(1.0, update[1] / fix.share) if fix.share else 0.0
+    computes = max(0.0, fix.case.share(MODEL_COMPUTE) - (update[0] - update[1]))
+    calls = fix.frees_calls(0.75 * part, part)
+    return Gain(0.0, calls.likely + min(0.5 * computes, calls.likely), calls.most + min(computes, 3 * calls.likely))
 
 
 def by_graphs(fix: Proposed) -> Gain:
@@ -332,47 +345,6 @@ def on_other_cores(fix: Proposed) -> Gain:
     busy = 1 + max(1, max((trainer.workers for trainer in fix.case.trainers), default=0))
     full = cores is not None and cores < busy * len(fix.case.trainers)
     return fix.frees(0.5, 1.0, 1.0).within(cores_floor(fix.case, 1.0, cores) if full and cores else None)
-
-
-def by_single_precision(fix: Proposed) -> Gain:
-    """Half of what is in double precision: registers hold, and memory moves, twice as many numbers at a time.
-
-    Convolutions cost more than twice as much: in single precision oneDNN does them without laying windows out. Of
-    the arithmetic of three models without convolutions 0.47 to 0.69 went, of four with them 0.63 to 0.89; and of one
-    of elementary functions 0.89 (measured, 2 threads, AVX-512).
-    """
-    likely, most = (0.67, 0.9) if fix["unfolds"] else (0.5, 0.7)
-    return fix.frees(0.4 * fix["part"], likely * fix["part"], most * fix["part"])
-
-
-def by_whole_reductions(fix: Proposed) -> Gain:
-    """What is set up for each number, and what goes with it: code that others run as well, and the backward pass.
-
-    Of a norm over two parts, as scores of a graph's edges, 0.67 and 0.77 went where 0.20 was set up so (measured).
-    """
-    part = fix["part"]
-    return Gain(2 * part, 3.3 * part, 4.2 * part).within(thresholds.LEAST_LEFT)
-
-
-def by_kept_memory(fix: Proposed) -> Gain:
-    """What the faults take, and at most a third more: threads of a pool wait for each other to have theirs.
-
-    Of three models predicted at 0.16, 0.12 and 0.06 it was 0.21, 0.14 and 0.07 (measured, 2 threads).
-    """
-    return Gain(0.5 * fix["part"], fix["part"], 4 / 3 * fix["part"])
-
-
-def by_more_threads(fix: Proposed) -> Gain:
-    """The arithmetic, which scales a little worse than with the number of threads.
-
-    Operations must be large for that. Where calling them takes as long as they do, a second thread brought 1.09 times
-    the pace (measured), where it took 0.4 times as long 1.3 times, and 1.6 times where 0.1: there is work for no more
-    threads than for one, and one more for each time that the arithmetic takes as long as the calls.
-    """
-    calls = fix.case.share(PYTHON_OVERHEAD)
-    useful = 1 + fix.case.share(MODEL_COMPUTE) / calls if calls else float("inf")
-    times = min(fix["more"] / float(fix["threads"]), max(1.0, useful / fix["threads"]))
-    return fix.frees(0.0, 1 - times**-thresholds.POOL_SCALING, 1 - 1 / times)
 
 
 def missing_link(fix: Proposed) -> Gain:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import perfdoctor.rules.arithmetic_estimates as arithmetic_estimates
 import perfdoctor.rules.estimates as estimates
 import perfdoctor.rules.exchange_estimates as exchange_estimates
 import perfdoctor.rules.gradient_estimates as gradient_estimates
@@ -69,6 +70,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.keep_iterator": estimates.value("share", 0.8),
     "input.draw_ahead": estimates.UP_TO_ALL,
     "input.keep_workers": estimates.ALL,
+    "workers.keep_pool": estimates.ALL,
     "input.longer_epochs": estimates.UP_TO_ALL,
     "input.fewer_tensors": estimates.by_fewer_tensors,
     "input.share_by_name": estimates.by_name,
@@ -98,6 +100,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.without_loop": estimates.of_loop,
     "interpreter.whole_sequence": estimates.of_sequence,
     "interpreter.several_at_once": estimates.by_larger_batch,
+    "optimizer.larger_passes": estimates.by_larger_passes,
     "interpreter.larger_batch": estimates.by_larger_batch,
     "interpreter.done_alone": estimates.of_done_alone,
     "interpreter.own_process": estimates.on_other_cores,
@@ -123,15 +126,17 @@ GAINS: Mapping[str, Estimate] = {
     "cores.wider_mask": estimates.ALL,
     "cores.unbind_threads": estimates.ALL,
     "cores.raise_quota": estimates.ALL,
-    "arithmetic.keep_memory": estimates.by_kept_memory,
+    "arithmetic.keep_memory": arithmetic_estimates.by_kept_memory,
     "arithmetic.keep_activations": estimates.without_recomputing,
     "arithmetic.freeze_rest": gradient_estimates.by_freezing,
     "arithmetic.detach_unused": gradient_estimates.without_gradients,
     "arithmetic.freeze_untrained": gradient_estimates.without_training,
-    "arithmetic.reduce_at_once": estimates.by_whole_reductions,
-    "arithmetic.single_precision": estimates.by_single_precision,
+    "arithmetic.all_instructions": arithmetic_estimates.by_all_instructions,
+    "arithmetic.use_onednn": arithmetic_estimates.by_onednn,
+    "arithmetic.reduce_at_once": arithmetic_estimates.by_whole_reductions,
+    "arithmetic.single_precision": arithmetic_estimates.by_single_precision,
     "arithmetic.equal_work": estimates.value("share"),
-    "arithmetic.more_threads": estimates.by_more_threads,
+    "arithmetic.more_threads": arithmetic_estimates.by_more_threads,
     # Input and output.
     "io.raise_limit": estimates.UP_TO_ALL,
     "io.save_behind": estimates.beside,

@@ -134,6 +134,10 @@ def _has_rows(case: Case) -> bool:
 
 
 def _keep_workers(case: Case) -> Iterator[Advice]:
+    pool = case.settings.get("pool_at")
+    if pool is not None:
+        yield advise("workers.keep_pool", place=pool, share=case.share(WORKER_STARTUP))
+        return
     yield advise("input.keep_workers", starts=case.number("worker_starts"), life=case.number("worker_life"))
     yield advise("input.longer_epochs")
     if not case.uses_gpu and (freed_without_workers(case, WORKER_STARTUP) or 0.0) >= thresholds.REPORTED_SHARE:

@@ -177,6 +177,8 @@ def _call_less(case: Case) -> Iterator[Advice]:
     if lines and lines[0] not in dict(case.done_afterwards[:1]):
         yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
     yield from _use_larger_operations(case)
+    if (loop := case.settings.get("accumulates_at")) and not case.uses_gpu:  # there, memory is why
+        yield advise("optimizer.larger_passes", loop=str(loop))
     surely = _surely_gains_by_compiling(case)
     if surely:
         yield from _compile(case)

@@ -21,7 +21,7 @@ from perfdoctor.knowledge.frames import (
     package_of,
 )
 from perfdoctor.knowledge.halts import FILE_LOCKS_ASKED_FOR, RENDEZVOUS
-from perfdoctor.knowledge.libraries import CHECKPOINTING
+from perfdoctor.knowledge.libraries import CHECKPOINTING, POOLS
 from perfdoctor.knowledge.user_frames import user_frames
 
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
@@ -39,10 +39,11 @@ class CodeLocation:
     Attributes:
         phase: one of ``perfdoctor.knowledge.frames.PHASES``.
         detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
-            ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
-            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``, ``profile``,
-            ``recompute`` (of a forward pass, in the backward pass), ``clip`` (gradients are clipped or scaled back),
-            ``ALLOCATOR`` (PyTorch's gives a device's memory back), ``PREPARES``, ``AFTERWARDS``, ``HOOK`` or "".
+            ``loader start``, ``POOL`` (one of processes comes up or ends), ``loader wait``, ``sampling`` (the next
+            indices are drawn, in the trainer), ``engine`` (autograd's, in C++ and without the GIL), ``collective``,
+            ``data parallel``, ``compile``, ``profile``, ``recompute`` (of a forward pass, in the backward pass),
+            ``clip`` (gradients are clipped or scaled back), ``ALLOCATOR`` (PyTorch's gives a device's memory back),
+            ``PREPARES``, ``AFTERWARDS``, ``HOOK`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -87,6 +88,7 @@ UNKNOWN = CodeLocation("other")
 PREPARES = "prepares"
 AFTERWARDS = "afterwards"
 HOOK = "hook"
+POOL = "pool"
 # A call that gives a device's memory back, which waits for the device and drives it.
 ALLOCATOR = "allocator"
 
@@ -145,7 +147,7 @@ def marked_location(phase: str, detail: str, sampled: CodeLocation, *, marked: b
 
 
 def _phase(frames: Sequence[Frame], added: Sequence[FrameMeaning]) -> tuple[str, str]:
-    for group in (added, *DOMINANT):
+    for group in (added, *DOMINANT, POOLS):
         for depth, frame in enumerate(frames):
             for rule in group:
                 if rule.matches(frame):

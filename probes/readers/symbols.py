@@ -56,7 +56,7 @@ class Elf:
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         try:
-            self.segments, self._tables = self._read_headers()
+            self.segments, self._tables, self._section_ends = self._read_headers()
         except (struct.error, ValueError) as error:
             self._map.close()
             raise ValueError(f"{path}: not a readable ELF file: {error}") from error
@@ -69,7 +69,7 @@ class Elf:
     ) -> None:
         self._map.close()
 
-    def _read_headers(self) -> tuple[list[LoadSegment], dict[int, _Table]]:
+    def _read_headers(self) -> tuple[list[LoadSegment], dict[int, _Table], list[int]]:
         if self._map[:6] != b"\x7fELF\x02\x01":
             raise ValueError("no 64-bit little-endian ELF header")
         header = _HEADER.unpack_from(self._map, 0)
@@ -86,7 +86,7 @@ class Elf:
             if section[1] in (_SHT_SYMTAB, _SHT_DYNSYM):
                 strings = sections[section[6]]
                 tables[section[1]] = _Table(section[4], section[5] // _SYMBOL.size, strings[4], strings[4] + strings[5])
-        return segments, tables
+        return segments, tables, [section[3] + section[5] for section in sections]
 
     @property
     def lowest_address(self) -> int:
@@ -131,7 +131,8 @@ class Elf:
         One linear pass over the symbol table (about 0.15 µs per symbol), whatever the number of offsets. A
         file that was stripped names only what it exports; there ``~name`` stands for unnamed code near the
         function ``name`` and ``~`` for unnamed code far from any. In other files, code in no function is
-        the linker's (``~stub``). Offsets outside the file's segments are left out.
+        the linker's (``~stub``), but behind the name of one of unknown size, as assembly may have, it is that one's.
+        Offsets outside the file's segments are left out.
         """
         places = sorted((address, offset) for offset in set(offsets) for address in self._addresses(offset))
         stripped = _SHT_SYMTAB not in self._tables
@@ -140,20 +141,26 @@ class Elf:
             return {}
         reach = _NEAR if stripped else 0
         keys = [address for address, _ in places]
-        nearest: dict[int, tuple[int, int]] = {}  # offset: distance to the function, where its name is
+        nearest: dict[int, tuple[int, bool, int]] = {}  # offset: distance to the function, inside, where its name is
         near = {page for key in keys for page in range(key - reach - _NEAR >> _PAGE, (key + reach >> _PAGE) + 1)}
         for head, start, size in self._functions(table, near):
+            end = start + size if size or stripped else min(start + _NEAR, self._section_end(head))
             i = bisect_left(keys, start - reach)
-            while i < len(keys) and keys[i] < start + size + reach:
-                distance = max(start - keys[i], keys[i] - (start + size - 1), 0)
+            while i < len(keys) and keys[i] < end + reach:
+                distance = max(start - keys[i], keys[i] - (start + max(1, size) - 1), 0)
                 found = nearest.get(places[i][1])
                 if found is None or distance < found[0]:
-                    nearest[places[i][1]] = distance, head & 0xFFFFFFFF
+                    nearest[places[i][1]] = distance, start <= keys[i] < end, head & 0xFFFFFFFF
                 i += 1
         names = {offset: "~" if stripped else "~stub" for _, offset in places}
-        for offset, (distance, at) in nearest.items():
-            names[offset] = ("~" if distance else "") + self._string(table, at)
+        for offset, (_, inside, at) in nearest.items():
+            names[offset] = ("" if inside else "~") + self._string(table, at)
         return names
+
+    def _section_end(self, head: int) -> int:
+        """Where the section ends that a function lies in, by the first word of its symbol."""
+        number = head >> 48
+        return self._section_ends[number] if number < len(self._section_ends) else 0
 
     def _functions(self, table: _Table, pages: set[int]) -> Iterator[tuple[int, int, int]]:
         """First word (name, kind, section), address and size of functions that are large or begin in these pages."""
@@ -164,7 +171,7 @@ class Elf:
             # The first test is for speed: few symbols pass it, and libtorch has half a million of them.
             for head, address, size in zip(words[0::3], words[1::3], words[2::3], strict=True):
                 reachable = address >> _PAGE in pages or size > _NEAR
-                if reachable and size and (head >> 32) & 15 in _FUNCTIONS and head >> 48:
+                if reachable and (head >> 32) & 15 in _FUNCTIONS and head >> 48:
                     yield head, address, size
 
     def _addresses(self, offset: int) -> Iterator[int]:

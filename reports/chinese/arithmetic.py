@@ -32,6 +32,21 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
     )
 
 
+def all_instructions(*, name: str, value: str) -> Fix:
+    return fix(
+        f"取消设置 {name}",
+        f"这个作业把它设成了 {value}，计算因此用不上新 CPU 更宽的向量和矩阵指令。",
+    )
+
+
+def use_onednn(*, part: float) -> Fix:
+    return fix(
+        "让 oneDNN 来做卷积",
+        f"{percent(part)} 的时间花在 PyTorch 自己的卷积和 NNPACK 的卷积上。单精度下 PyTorch 默认交给 oneDNN，快好几倍，"
+        "除非把它关掉了，或者一个批次只有一个小样本。",
+    )
+
+
 def reduce_at_once(*, part: float) -> Fix:
     return fix(
         "元素很少的归约改用对整个张量的运算",

@@ -32,7 +32,7 @@ EXPLAINED = {
             "fork 之后，训练进程每写到一页内存就要复制一页（`own_copying`）。"
         ),
         looks_like="每个 epoch 开头的慢预处理；但 worker 进程很年轻：`worker_starts` 和 `worker_life` 会显示出来。",
-        helps="只建一次的 loader 加上 `persistent_workers=True`、更长的 epoch、fork server。",
+        helps="只建一次的 loader 加上 `persistent_workers=True`、更长的 epoch、fork server；只创建一次的进程池。",
         refuted="用 `num_workers=0` 时停顿仍在。",
     ),
     causes.DATA_TRANSFER: Explanation(

@@ -56,6 +56,12 @@ _DATA = {
     "in place of the call": "代替这次调用",
     "the first time": "第一次",
     "counted from 0": "从 0 数起",
+    "once, before the loop, with as many as now": "在循环之前一次，进程数和现在一样",
+    "in the loop, and no with-statement around it": "在循环里，外面不再套 with 语句",
+    "behind the loop": "在循环之后",
+    "as it is by default": "默认就是这样",
+    "all of the batch, or as much as memory has room for": "整个批次，或内存容得下的部分",
+    "if each sample's own gradient is needed: {}": "需要每个样本各自的梯度时：{}",
     "of arrays": "元素是数组时",
     "of tensors: {}; of numbers, keep all of them in one tensor and index that": (
         "元素是张量时：{}；元素是数字时，把它们全部放在一个张量里，再按下标取"

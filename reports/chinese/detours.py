@@ -90,6 +90,15 @@ def stacked(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def carried(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept = pieces[0][0]
+    return fix(
+        f"在 {line} 让 {kept} 在各轮之间 detach",
+        f"{percent(share)} 的时间花在这次反向传播上。{kept} 带着计算图从循环的一轮传到下一轮，而计算图又被保留："
+        "每次反向传播都要穿过之前的所有轮，越来越久。如果梯度不必回传那么远，就在每一轮（或每十轮）开头切断计算图。",
+    )
+
+
 def averaged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"在 {line} 用一次调用求所有参数的平均",

@@ -162,7 +162,7 @@ def starting() -> str:
 
 
 def starting_refuted() -> str:
-    return "设 num_workers=0 短跑一次：如果 epoch 之间的停顿仍在，原因就不是启动 worker 进程。"
+    return "设 num_workers=0 或只用一个进程池短跑一次：如果停顿仍在，原因就不是启动 worker 进程。"
 
 
 def keep_workers(*, starts: float | None, life: float | None) -> Fix:

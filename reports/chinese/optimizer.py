@@ -9,6 +9,14 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     return fix("一次调用更新所有参数", f"优化器占用 {percent(share)} 的时间；默认情况下，{now}。")
 
 
+def larger_passes(*, loop: str) -> Fix:
+    return fix(
+        "每次更新改用更少、更大的前向和反向传播",
+        f"{loop} 处的循环用多次前向和反向传播凑成一次更新，每一次都要为批次的一小部分调用所有算子。"
+        "只要损失是平均值、又没有跨批次归一化的层，一次处理整个批次得到的梯度是一样的。",
+    )
+
+
 def sparse_tables(*, share: float) -> Fix:
     return fix(
         "只更新一个批次用到的嵌入表的行",

@@ -107,3 +107,11 @@ def short_rounds(*, first: float) -> str:
         f"按现在的写法，worker 进程帮不上忙：每秒有 {first:.2g} 秒用于迭代器的第一个批次，没有 worker 能提前准备它。"
         "请在重新遍历加载器之前，从同一个迭代器取更多批次。"
     )
+
+
+def keep_pool(*, place: str, share: float) -> Fix:
+    return fix(
+        "进程池只在循环之前创建一次",
+        f"在 {place}，进程池的进程一再启动又结束，占 {percent(share)} 的时间。"
+        "每个进程都要 fork，之后父进程每写到一页内存就要复制一页。",
+    )

@@ -34,6 +34,24 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
     )
 
 
+def all_instructions(*, name: str, value: str) -> Fix:
+    return Fix(
+        f"Unset {name}",
+        f"It is set to {value} in this job, which keeps the arithmetic from the wider vectors and matrix instructions "
+        "that newer CPUs have.",
+        f"unset {name}",
+    )
+
+
+def use_onednn(*, part: float) -> Fix:
+    return Fix(
+        "Let oneDNN do the convolutions",
+        f"{percent(part)} of the time is in convolutions of PyTorch's own and NNPACK's. In single precision PyTorch "
+        "has oneDNN do them, several times as fast, unless that is switched off or a batch is one small sample.",
+        "torch.backends.mkldnn.enabled = True  # as it is by default",
+    )
+
+
 def reduce_at_once(*, part: float) -> Fix:
     return Fix(
         "Reduce few elements by operations on whole tensors",

@@ -30,7 +30,7 @@ EXPLAINED: dict[str, Explanation] = {
         refuted="the pace stays the same with one batch kept in memory.",
     ),
     causes.WORKER_STARTUP: Explanation(
-        goes="goes into restarting loader workers",
+        goes="goes into restarting workers",
         means=(
             "Loader workers are forked or spawned, import and open the dataset before their first batch, again and "
             "again. After a fork the trainer copies its memory, page by page, as it writes to it (`own_copying`)."
@@ -39,7 +39,10 @@ EXPLAINED: dict[str, Explanation] = {
             "slow preprocessing at the start of each epoch; but the workers are young: `worker_starts` and "
             "`worker_life` show it."
         ),
-        helps="`persistent_workers=True` on a loader that is made once, longer epochs, a fork server.",
+        helps=(
+            "`persistent_workers=True` on a loader that is made once, longer epochs, a fork server; a pool that is "
+            "made once."
+        ),
         refuted="the pauses stay with `num_workers=0`.",
     ),
     causes.DATA_TRANSFER: Explanation(

@@ -144,6 +144,18 @@ def stacked(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def carried(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    kept = pieces[0][0]
+    return Fix(
+        f"Detach {kept} from round to round, at {line}",
+        f"{percent(share)} of the time goes into this backward pass. {kept} is carried from one round of the loop to "
+        "the next with its graph, which the pass keeps: each goes through all rounds before it as well, and longer "
+        "each time. Where gradients need not reach further back, cut the graph at the beginning of a round, or of "
+        "every tenth one.",
+        f"{kept} = {kept}.detach()\nloss.backward()",
+    )
+
+
 def averaged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     average = "torch.optim.swa_utils.get_ema_multi_avg_fn({})([*{}], [*{}], 0)  # in place of the loop"
     return Fix(

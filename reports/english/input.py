@@ -107,8 +107,7 @@ def fewer_passes(*, place: str, share: float) -> Fix:
         f"{place} runs beside the loop that trains, once for all of its rounds: {percent(share)} of the time. "
         "Loader workers make batches and would not take it over. Where it gives the same each time, once is enough; "
         "where the order or the choice of samples may be some passes old, every fourth pass will do.",
-        f"""\
-# {place}
+        """\
 if number_of_pass % 4 == 0:  # counted from 0
     ...  # as now""",
     )
@@ -235,11 +234,13 @@ batch = next(batches)  # in each step, in the place of next(iter(loader)) or of 
 
 
 def starting() -> str:
-    return "Starting loader workers again and again"
+    return "Starting workers again and again"
 
 
 def starting_refuted() -> str:
-    return "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not their cause."
+    return (
+        "Set num_workers=0, or keep one pool, for a short run: if the pauses stay, starting workers is not their cause."
+    )
 
 
 def keep_workers(*, starts: float | None, life: float | None) -> Fix:

@@ -25,6 +25,19 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     )
 
 
+def larger_passes(*, loop: str) -> Fix:
+    return Fix(
+        "Make each update of fewer, larger passes",
+        f"The loop at {loop} makes one update of several passes, and each calls every operator for a part of the batch "
+        "only. One pass over all of it gives the same gradients, where the loss is a mean and no layer normalises over "
+        "the batch.",
+        """\
+loss = criterion(model(batch), targets)  # all of the batch, or as much as memory has room for
+loss.backward()
+# if each sample's own gradient is needed: torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, 0, 0))""",
+    )
+
+
 def sparse_tables(*, share: float) -> Fix:
     return Fix(
         "Update only the rows of embedding tables that a batch touches",

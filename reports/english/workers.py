@@ -148,3 +148,16 @@ def short_rounds(*, first: float) -> str:
         f"Workers will not help as it is: in each second {first:.2g} s go to first batches of an iterator, which no "
         "worker can make ahead. Take more batches from one `for batch in loader` before the next one begins."
     )
+
+
+def keep_pool(*, place: str, share: float) -> Fix:
+    return Fix(
+        "Make the pool once, before the loop",
+        f"At {place}, processes of a pool come up and end again and again: {percent(share)} of the time. Each is "
+        "forked, and its parent copies every page of memory that it writes to afterwards.",
+        """\
+from concurrent.futures import ProcessPoolExecutor
+pool = ProcessPoolExecutor(max_workers=2)  # once, before the loop, with as many as now
+results = list(pool.map(work, items))  # in the loop, and no with-statement around it
+pool.shutdown()  # behind the loop""",
+    )

@@ -17,7 +17,7 @@ from tests.advice.printed import Printed, catalogue, parsed
 ALL = list(catalogue())
 # What is typed into a shell or a configuration file, and no Python.
 COMMANDS = frozenset((
-    "arithmetic.keep_memory", "arithmetic.more_threads",
+    "arithmetic.all_instructions", "arithmetic.keep_memory", "arithmetic.more_threads",
     "communication.exchange_seldom", "transport.fast_interface", "communication.fewer_channels",
     "communication.fewer_rounds", "communication.half_precision", "transport.let_nccl_choose",
     "transport.log_less",

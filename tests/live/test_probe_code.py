@@ -175,14 +175,14 @@ def test_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "sysctl" in said.enable
 
 
-def build(folder: Path, *flags: str) -> Path:
+def build(folder: Path, *flags: str, more: str = "") -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler")
     source = folder / "two.c"
     source.write_text(
         "static int __attribute__((noinline)) hidden(int x) { return x * x; }\n"
-        "int shown(int x) { return hidden(x) + 1; }\nint other(int x) { return shown(x) + 2; }\n"
+        "int shown(int x) { return hidden(x) + 1; }\nint other(int x) { return shown(x) + 2; }\n" + more
     )
     library = folder / "libtwo.so"
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", *flags, "-o", library, source], check=True)
@@ -199,6 +199,17 @@ def test_functions_of_a_library(tmp_path: Path) -> None:
     assert names[found[0]] == "shown"
     assert names[found[0] + found[1] - 1] == "shown"
     assert "hidden" in names.values()
+
+
+def test_functions_whose_size_is_unknown_reach_to_the_next_one(tmp_path: Path) -> None:
+    """Assembly by hand, as NNPACK's kernels are, need not say where a function ends."""
+    source = '__asm__(".text\\n.globl bare\\n.type bare, @function\\nbare: .rept 40; nop; .endr; ret");\n'
+    with Elf(build(tmp_path, more=source)) as elf:
+        found, own = elf.find("bare"), elf.find("shown")
+        assert found is not None
+        assert own is not None
+        assert found[1] == 0
+        assert elf.functions_at([found[0] + 20, own[0]]) == {found[0] + 20: "bare", own[0]: "shown"}
 
 
 def test_functions_of_a_stripped_library(tmp_path: Path) -> None:

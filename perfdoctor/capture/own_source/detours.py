@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from perfdoctor.capture.own_source.calls import text_of
+from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.made_again import find_made_again
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Loop, Place, names_in, names_stored
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
+    CARRIED,
     CONVERTS,
     COPIED,
     COPIES,
@@ -69,6 +71,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
             found += [(ONE_BY_ONE, first, last, what) for first, last, what in _one_by_one(block)]
     found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]
+    found += [(CARRIED, node, node, what) for node, what in find_carried(tree)]
     found += [(STACKED, node, node, what) for node, what in find_stacked(tree)]
     for way, first, last, what in found:
         if text_of(lines, first) and text_of(lines, last):

@@ -183,6 +183,16 @@ def test_a_trainer_that_asks_for_a_lock_of_a_file_again_and_again_queues_for_it(
     assert account.causes().fractions().get("cpu.lock_contention", 0.0) == queues
 
 
+@pytest.mark.parametrize(("state", "cause"), [("S", "cpu.worker_startup"), ("R", "cpu.input_preprocessing")])
+def test_a_pool_that_is_ended_is_waited_for_unless_its_processes_are_at_work(state: str, cause: str) -> None:
+    main = (jobs.OWN, Frame("/usr/lib/python3.11/multiprocessing/pool.py", "Pool.join", 665))
+    turns = [main] * 4 + [(jobs.OWN, jobs.MODULE)]
+    joins = [*jobs.thread(10, 10, "SSSSR", call="wait4"), *jobs.stacks(10, *turns, every_s=0.4, times=25)]
+    child = [*jobs.process(20, parent=10, forked=True), *jobs.thread(20, 20, state, call="futex")]
+    found = accounted([*jobs.process(10), *joins, *child])
+    assert _share(found, cause) >= 0.75
+
+
 @pytest.mark.parametrize(
     ("holder", "cause"),
     [

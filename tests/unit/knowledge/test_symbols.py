@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.knowledge.symbols import classify, reduces_by_number, walks
+from perfdoctor.knowledge.symbols import classify, is_without_onednn, reduces_by_number, walks
 
 LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
 ARM_LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
@@ -61,6 +61,8 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", "_ZN2at16CPUGeneratorImpl8random64Ev", "kernel"),
         ("libtorch_cpu.so", "_ZN8arm_gemm11GemmHybridIjjE7executeEv", "kernel"),
         ("libtorch_cpu.so", "sgemm_kernel_NEOVERSEN1", "kernel"),
+        ("libtorch_cpu.so", "nnp_iwt8x8_3x3_with_offset_and_stream__avx2", "kernel"),
+        ("libtorch_cpu.so", "compute_input_transform", "kernel"),
         ("libtorch_cpu.so", FOR_EACH, "dispatch"),
         ("libtorch_cpu.so", FOR_EACH_REDUCED, "kernel"),
         ("libtorch_cpu.so", "_ZN2at18TensorIteratorBaseC2ERKS0_", "kernel"),
@@ -104,6 +106,20 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
 )
 def test_classify(image: str, symbol: str, kind: str) -> None:
     assert classify(image, symbol) == kind
+
+
+@pytest.mark.parametrize(
+    ("symbol", "without"),
+    [
+        ("_ZN2at6nativeL6im2colIfEEvPKT_lllllllllllllPS2_b", True),
+        ("_ZZZN2at6native12_GLOBAL__N_134slow_conv_dilated_all_cpu_templateILl2EEEvRKNS_6TensorE", True),
+        ("nnp_owt8x8_3x3__avx2", True),
+        ("_ZN4dnnl4impl3cpu26jit_gemm_convolution_utils6im2colIfEEvRKNS1_16conv_gemm_conf_tEPKT_PS7_llll", False),
+        ("mkl_blas_avx512_sgemm_kernel_0", False),
+    ],
+)
+def test_convolutions_that_onednn_does_not_do(symbol: str, without: bool) -> None:
+    assert is_without_onednn(symbol) is without
 
 
 def test_what_reductions_set_up_for_each_number_is_known() -> None:

@@ -349,7 +349,7 @@ def test_passes_that_a_remainder_gathers_into_updates_are_told(updates: tuple[in
     stacks = jobs.stacks(TRAINER, model, backward, *updating, times=300, every_s=0.01)
     rounds = SourceRounds("/job/train.py", 45, 46, 40, 46, "(step + 1) % accumulate == 0")
     settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), *stacks, rounds]))
-    assert settings.get("exchanges_again") == told
+    assert settings.get("exchanges_again") == settings.get("accumulates_at") == told
     assert settings.get("updates_when") == (told and rounds.when)
 
 
@@ -397,6 +397,16 @@ def test_batches_that_are_made_of_what_the_loop_changes_are_told(line: int, told
     stacks = jobs.stacks(TRAINER, draws, (Frame("/job/train.py", "main", 42), model))
     job = jobs.timeline([*jobs.process(TRAINER), *stacks, SourceState("/job/train.py", line, line)])
     assert read_code_settings(job).get("made_of_state") == told
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_pool_that_is_made_again_is_told_where_no_loader_starts_workers(workers: int) -> None:
+    ends = Frame("/usr/lib/python3.11/concurrent/futures/process.py", "ProcessPoolExecutor.shutdown", 820)
+    stacks = jobs.stacks(TRAINER, (Frame("/job/train.py", "main", 40), ends), (OWN,))
+    loader = jobs.process(20, parent=TRAINER, forked=True) * workers
+    worker = jobs.stacks(20, (Frame(f"{PACKAGES}/torch/utils/data/_utils/worker.py", "_worker_loop", 1),)) * workers
+    settings = read_code_settings(jobs.timeline([*jobs.process(TRAINER), *stacks, *loader, *worker]))
+    assert settings.get("pool_at") == (None if workers else "/job/train.py:40 main")
 
 
 @pytest.mark.parametrize(

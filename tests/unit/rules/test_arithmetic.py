@@ -208,6 +208,29 @@ def test_arithmetic_in_double_precision_could_take_half_the_time() -> None:
     assert title not in titles(finding("cpu.model_compute", numbers={"double_precision": 0.05}))
 
 
+@pytest.mark.parametrize(("part", "told"), [(0.6, True), (0.02, False)])
+def test_convolutions_are_left_to_onednn(part: float, told: bool) -> None:
+    numbers = {"without_onednn": part, "trainer_running": 1.0}
+    found = finding("cpu.model_compute", share=0.9, numbers=numbers)
+    assert ("Let oneDNN do the convolutions" in titles(found)) is told
+    assert not told or found.predicted_speedup == pytest.approx(1 / (1 - 0.9 * part))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("ATEN_CPU_CAPABILITY", "default", True),
+        ("ATEN_CPU_CAPABILITY", "AVX512", False),
+        ("ONEDNN_MAX_CPU_ISA", "SSE41", True),
+        ("DNNL_MAX_CPU_ISA", "DEFAULT", False),
+        ("MKL_ENABLE_INSTRUCTIONS", "SSE4_2", True),
+    ],
+)
+def test_arithmetic_gets_all_instructions_of_the_cpu(name: str, value: str, told: bool) -> None:
+    found = finding("cpu.model_compute", share=0.9, settings={f"env.{name}": value})
+    assert (f"unset {name}" in changes(found)) is told
+
+
 @pytest.mark.parametrize(("part", "told"), [(0.2, True), (0.005, False)])
 def test_reductions_that_are_set_up_for_each_number_are_told(part: float, told: bool) -> None:
     """What is set up is a third to a quarter of what they take."""

@@ -536,6 +536,19 @@ def test_what_follows_from_steps_before_is_prepared_by_nobody_ahead(seen: dict[s
     assert not any("loader worker" in fix.title for fix in worded_fixes(found))
 
 
+@pytest.mark.parametrize(
+    ("settings", "title"),
+    [
+        ({"pool_at": "/job/train.py:40 main"}, "Make the pool once, before the loop"),
+        ({}, "Keep the workers between epochs"),
+    ],
+)
+def test_what_is_started_again_is_kept(settings: dict[str, str | float], title: str) -> None:
+    case = job(0.1, 0, cause="cpu.worker_startup", numbers={"job_cores": 1.0}, settings=settings)
+    found = first(replace(case, shares={"cpu.worker_startup": 0.5, "cpu.model_compute": 0.5}), "cpu.worker_startup")
+    assert worded_fixes(found)[0].title == title
+
+
 def test_what_all_steps_of_a_pass_share_is_given_to_no_worker() -> None:
     """A sort before each epoch: workers make batches, and it is none."""
     own = {"own_per_pass": 0.4, "own_fetching": 0.02}
@@ -544,7 +557,7 @@ def test_what_all_steps_of_a_pass_share_is_given_to_no_worker() -> None:
     found = first(replace(case, shares={CAUSE: 0.42, "cpu.model_compute": 0.58}))
     fixes = worded_fixes(found)
     assert fixes[0].title == "Prepare less often what all steps of a pass share"
-    assert "/job/train.py:40 main" in fixes[0].change
+    assert "/job/train.py:40 main" in fixes[0].why
     assert found.predicted_speedup == pytest.approx(1 / (1 - 0.75 * 0.4), rel=0.01)
     assert not any("loader worker" in fix.title for fix in fixes)
 

@@ -34,7 +34,7 @@ from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_detours import find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
-from perfdoctor.metrics.tracers import Tracer, find_tracer, traced_by
+from perfdoctor.metrics.tracers import Tracer, find_tracer, traced_by, tracing_memory
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.recording.schema import LoaderSample
@@ -117,6 +117,7 @@ def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -
     unused, tracer = unused_pass(job.source_calls), find_tracer(job.stacks, trainers)
     put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
     put(numbers, "tracing", None if tracer is None else tracer.part)
+    put(numbers, "tracing_memory", tracing_memory(job))
     return tracer
 
 

@@ -128,7 +128,7 @@ _KERNEL = _any_of(
         "7mt19937|CPUGeneratorImpl": "random numbers",
         "pocketfft": "FFT",
         r"^(?:_ZGV[a-z][MN]\d+v+_)?Sleef_": "elementary functions, some by the names that vector functions have",
-        "^mkl_|^MKL_|^mkl$": "MKL",
+        r"^mkl_|^MKL_|^mkl$|^v[sd]\w+_cout_rare$": "MKL",
         r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*": "BLAS",
         r"dnnl4impl3cpu|dnnl_[sd]gemm": "oneDNN",
         "8arm_gemm|11arm_compute|^kai_": "Arm Compute Library, KleidiAI",
@@ -148,6 +148,10 @@ _CHECK = re.compile(r"\dne_kernel|\dor_kernel_impl")
 _BY_NUMBER = re.compile(r"TensorIteratorBase(?:C[12]ERKS0_|19foreach_reduced_elt|22select_all_keeping_dim)")
 # What goes over a tensor's elements: once in an operation, and once for each number in such a reduction.
 _WALKS = re.compile(r"TensorIteratorBase15serial_for_each|8internal15serial_for_each|2at10DimCounter")
+# In the interpreter: tracemalloc, which notes down where each allocation was asked for, and what it calls for that
+# (Modules/_tracemalloc.c, Python/tracemalloc.c, Objects/codeobject.c).
+_TRACES_MEMORY = re.compile(r"^_?(?:PyT|t)race[Mm]alloc|^hashtable_\w+_traceback$|^traceback_(?:new|hash|get_frames)$")
+_LOOKS_LINE_UP = re.compile("^_PyCode_CheckLineNumber$|^PyCode_Addr2Line$|^_Py_hashtable_get_entry")
 # Code that lays a convolution out window by window for BLAS, as ATen does with what oneDNN has no kernels for.
 _UNFOLDS = _any_of(
     {
@@ -250,6 +254,16 @@ def bits(image: str, symbol: str) -> int | None:
 def is_without_onednn(symbol: str) -> bool:
     """Whether code is of a convolution that oneDNN, which is several times as fast, was not asked for."""
     return _WITHOUT_ONEDNN.search(symbol) is not None
+
+
+def traces_memory(symbol: str) -> bool:
+    """Whether code is of tracemalloc."""
+    return _TRACES_MEMORY.search(symbol) is not None
+
+
+def looks_line_up(symbol: str) -> bool:
+    """Whether code finds out which line a frame is at, as tracemalloc has done again and again."""
+    return _LOOKS_LINE_UP.search(symbol) is not None
 
 
 def unfolds(symbol: str) -> bool:

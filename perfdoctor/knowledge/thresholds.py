@@ -670,6 +670,11 @@ SLOWER_GPU = Threshold(1.1, "times as long", "judgement: GPUs of one model diffe
 ROOM_FOR_BATCH = Threshold(
     0.5, "of the GPU's memory", "judgement: with more in use, merging kernels comes before a larger batch"
 )
+TRACES_MEMORY = Threshold(
+    0.002,
+    "of the samples",
+    "judgement: 0.015 with tracemalloc in a job of few objects; it runs for nobody else",
+)
 UNFOLDING = Threshold(
     0.02,
     "of what is in double precision",

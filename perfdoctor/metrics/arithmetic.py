@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from statistics import fmean
 from typing import NamedTuple
 
@@ -14,8 +13,8 @@ from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.knowledge.libraries import CELLS
 from perfdoctor.knowledge.symbols import bits, is_without_onednn, reduces_by_number, unfolds
+from perfdoctor.metrics.machine_code import code_of_trainers
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
@@ -40,7 +39,7 @@ def in_double(job: JobTimeline) -> DoublePrecision | None:
     """The trainers' arithmetic in double precision; None where too little was seen."""
     seen: Counter[int | None] = Counter()
     unfolding = 0
-    for image, name, count in _code_of_trainers(job):
+    for image, name, count in code_of_trainers(job):
         width = bits(image, name)
         seen[width] += count
         if width == 64 and unfolds(name):
@@ -57,7 +56,7 @@ def without_onednn(job: JobTimeline) -> float | None:
     The matrix products below them are not counted. None where too little was seen.
     """
     whole = without = 0
-    for image, name, count in _code_of_trainers(job):
+    for image, name, count in code_of_trainers(job):
         whole += count
         without += count * (is_without_onednn(name) and bits(image, name) != 64)
     return without / whole if whole >= thresholds.CODE_SAMPLES else None
@@ -87,21 +86,10 @@ def reducing_by_number(job: JobTimeline) -> float | None:
     they take where each number is of few elements: the rest is code that others run as well (measured, torch 2.13).
     """
     whole = by_number = 0
-    for _, name, count in _code_of_trainers(job):
+    for _, name, count in code_of_trainers(job):
         whole += count
         by_number += count * reduces_by_number(name)
     return by_number / whole if whole >= thresholds.CODE_SAMPLES else None
-
-
-def _code_of_trainers(job: JobTimeline) -> Iterator[tuple[str, str, int]]:
-    """What the trainers' main threads ran: image, symbol, and how often it was seen."""
-    mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
-    tids = {main.tid for main in mains if main is not None}
-    named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
-    columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
-    for (tid, image, offset, symbol), count in Counter(zip(*columns, strict=True)).items():
-        if tid in tids:
-            yield image, symbol or named.get((image, offset), ""), count
 
 
 def fresh_memory(job: JobTimeline) -> float | None:

@@ -77,6 +77,7 @@ THREADS: dict[str, Metric] = {
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "own_profiling": Metric("trainer{} in torch.profiler, for what it has recorded", _OF_TIME, "stacks"),
+    "tracing_memory": Metric("tracemalloc at work in main threads", "of the samples", "code"),
     "tracing": Metric("main threads in a function that Python calls at each line or call", _OF_TIME, "stacks"),
     "in_recurrent": Metric("forward passes in recurrent layers (LSTM, GRU, RNN)", "of it", "stacks"),
     "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),

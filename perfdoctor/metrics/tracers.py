@@ -1,4 +1,6 @@
-"""A function of the job's own that Python calls at each line or call (``sys.settrace``, ``sys.setprofile``).
+"""What was left on that Python calls everywhere: a trace function of the job's own, or tracemalloc.
+
+A function of the job's own is called at each line or call (``sys.settrace``, ``sys.setprofile``).
 
 What is written in a library calls the job's own functions at a few lines: a layer's ``forward``, a sample's
 ``__getitem__``, a hook. A trace function is below lines everywhere, and lets nothing of torch's run.
@@ -13,8 +15,11 @@ from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own, package_of
+from perfdoctor.knowledge.symbols import looks_line_up, traces_memory
+from perfdoctor.metrics.machine_code import code_of_trainers
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -28,6 +33,16 @@ class Tracer(NamedTuple):
 
     place: str
     part: float
+
+
+def tracing_memory(job: JobTimeline) -> float | None:
+    """Part of what the trainers' main threads run that is tracemalloc's; None where it is off, or has no symbols."""
+    whole = traces = lines = 0
+    for _, name, count in code_of_trainers(job):
+        whole += count
+        traces += count * traces_memory(name)
+        lines += count * looks_line_up(name)
+    return (traces + lines) / whole if traces and traces >= thresholds.TRACES_MEMORY * whole else None
 
 
 def find_tracer(stacks: Stacks, trainers: Collection[int]) -> Tracer | None:

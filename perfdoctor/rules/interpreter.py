@@ -26,6 +26,9 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
     tracing = case.number("tracing") or 0.0
     if tracing >= thresholds.REPORTED_SHARE:
         yield advise("profiling.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
+    of_memory = (case.number("tracing_memory") or 0.0) * (case.number("trainer_running") or 0.0)
+    if of_memory >= thresholds.REPORTED_SHARE and not case.switched_on("PYTHONTRACEMALLOC"):
+        yield advise("profiling.stop_tracing_memory", share=of_memory)
     if watcher := case.settings.get("watched_by"):
         yield advise("interpreter.stop_watching", watcher=watcher)
     for name, level in environment.DEBUGGING.items():

@@ -16,6 +16,7 @@ _THREADS = {
     "loader workers started": "启动的 worker 进程",
     "median life of a loader worker that ended": "已结束的 worker 进程的存活时间中位数",
     "trainer{} preparing batches in its main thread": "训练进程{}在主线程中准备批次",
+    "tracemalloc at work in main threads": "主线程中 tracemalloc 所占",
     "convolutions that oneDNN does not do": "不由 oneDNN 完成的卷积",
     "trainer{} preparing what all steps of a pass over the data share": "训练进程{}准备整个 epoch 共用的内容",
     "trainer{} drawing indices for its loader in its main thread": "训练进程{}在主线程中为 DataLoader 抽取索引",

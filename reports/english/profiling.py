@@ -22,3 +22,12 @@ def stop_tracing(*, line: str, share: float) -> Fix:
         "Python besides.",
         "sys.settrace(None)  # before training, or do not set it\nsys.setprofile(None)  # likewise",
     )
+
+
+def stop_tracing_memory(*, share: float) -> Fix:
+    return Fix(
+        "Run without tracemalloc",
+        f"{percent(share)} of the time it notes down where memory is asked for, at each object that Python makes. It "
+        "is for finding leaks.",
+        "tracemalloc.stop()",
+    )

@@ -44,7 +44,7 @@ WITH_GPUS = ("torch.distributed.ProcessGroupNCCL",)
 # Names that advice uses as everybody imports them; all others are the user's own, in small letters.
 MODULES = (
     "concurrent.futures", "contextlib", "gc", "itertools", "logging", "logging.handlers", "math", "multiprocessing",
-    "numpy", "os", "queue", "threading", "torch",
+    "numpy", "os", "queue", "threading", "torch", "tracemalloc",
 )  # fmt: skip
 FROM = {
     "torch.distributed.device_mesh": ("init_device_mesh",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, names_in, targets_of
 from perfdoctor.knowledge.libraries import BACKWARD, DETACHES
@@ -17,7 +17,8 @@ _CUTS = DETACHES | {"data"}
 def find_carried(tree: ast.Module) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
     """Statements with the one backward pass of a loop that keeps its graph, and what carries that to the next round.
 
-    A recurrent state is such: ``hidden = cell(batch, hidden)``. Nothing in the loop cuts it.
+    A recurrent state is such, ``hidden = cell(batch, hidden)``, or a sum of losses that the pass begins at. Nothing in
+    the loop cuts it or gives it another value.
 
     Args:
         tree: the syntax of a file.
@@ -27,9 +28,11 @@ def find_carried(tree: ast.Module) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]
         passes = [node for node in inside if isinstance(node, ast.Expr) and _begins_pass(node.value)]
         if len(passes) != 1 or not _keeps_graph(passes[0]):
             continue
-        carried = [name for node in inside if isinstance(node, ast.Assign) for name in _carried(node)]
+        begins_at = names_in(passes[0])
+        carried = [name for node in inside for name in _carried(node, begins_at)]
         cuts = (node for node in inside if isinstance(node, ast.Attribute) and node.attr in _CUTS)
-        cut = {name for node in cuts for name in names_in(node)}
+        anew = {name for node in (loop, *inside) for name in _given_anew(node)}
+        cut = anew.union(*map(names_in, cuts))
         if names := [name for name in dict.fromkeys(carried) if name not in cut]:
             yield passes[0], (names[0],)
 
@@ -47,9 +50,27 @@ def _is_false(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and not value.value
 
 
-def _carried(statement: ast.Assign) -> Iterator[str]:
-    """The names that a call is given and gets back."""
-    if isinstance(statement.value, ast.Call):
-        stored = {name for target in targets_of(statement) for name in names_in(target)}
-        given = {name for one in statement.value.args for name in names_in(one)}
-        yield from sorted(stored & given)
+def _carried(node: ast.AST, begins_at: Collection[str]) -> list[str]:
+    """The names that get a value made of their own one: by a call that is given it, or by adding to it.
+
+    Args:
+        node: a statement of the loop, or a part of one.
+        begins_at: where the pass begins; other sums are for whoever reads them.
+    """
+    stored = {name for target in targets_of(node) for name in names_in(target)}
+    match node:
+        case ast.Assign(value=ast.Call(args=given)):
+            return sorted(stored & {name for one in given for name in names_in(one)})
+        case ast.Assign(value=ast.BinOp() as value):
+            return sorted(stored & names_in(value) & {*begins_at})
+        case ast.AugAssign():
+            return sorted(stored & {*begins_at})
+    return []
+
+
+def _given_anew(node: ast.AST) -> set[str]:
+    """The names that get a value which is not made of their own one."""
+    stored = {name for target in targets_of(node) for name in names_in(target)}
+    if isinstance(node, ast.AugAssign):
+        return set()
+    return stored - names_in(node.value) if isinstance(node, ast.Assign) else stored

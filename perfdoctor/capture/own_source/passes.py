@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, names_in, targets_of
 from perfdoctor.recording.own_source import SourceOnce
@@ -41,20 +41,23 @@ def find_once(file: str, tree: ast.Module) -> Iterator[SourceOnce]:
 
 
 def _given(loop: ast.For | ast.AsyncFor | ast.While, inside: list[ast.stmt]) -> set[str]:
-    """The names of what a round is about: what the loop goes over, and what is made of that."""
-    given = {name for target in targets_of(loop) for name in names_in(target)}
-    for _ in range(len(given) and len(inside)):
-        made = {
-            name
-            for one in inside
-            if not isinstance(one, _BLOCKS) and names_in(one) & given
-            for target in targets_of(one)
-            for name in names_in(target)
-        }
-        if made <= given:
-            break
+    """The names of what a round is about: what the loop goes over or counts, and what is made of that."""
+    given = _stored([loop, *(one for one in inside if isinstance(one, ast.AugAssign) or _takes_next(one))])
+    while (made := _stored(one for one in inside if not isinstance(one, _BLOCKS) and names_in(one) & given)) - given:
         given |= made
     return given
+
+
+def _stored(statements: Iterable[ast.stmt]) -> set[str]:
+    """The names that statements give values to."""
+    return {name for one in statements for target in targets_of(one) for name in names_in(target)}
+
+
+def _takes_next(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == next.__name__
+        for one in ast.walk(statement.value)
+    )
 
 
 def _last_line(node: ast.stmt) -> int:

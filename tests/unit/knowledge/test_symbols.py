@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.knowledge.symbols import classify, is_without_onednn, reduces_by_number, walks
+from perfdoctor.knowledge.symbols import classify, is_without_onednn, reduces_by_number, traces_memory, walks
 
 LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
 ARM_LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
@@ -126,3 +126,17 @@ def test_what_reductions_set_up_for_each_number_is_known() -> None:
     assert reduces_by_number(FOR_EACH_REDUCED)
     assert not reduces_by_number(FOR_EACH)
     assert walks(FOR_EACH)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "traces"),
+    [
+        ("tracemalloc_free", True),
+        ("hashtable_compare_traceback", True),
+        ("_PyTraceMalloc_GetTraceback", True),
+        ("PyTraceBack_Here", False),
+        ("_Py_hashtable_get_entry_ptr", False),
+    ],
+)
+def test_what_tracemalloc_does(symbol: str, traces: bool) -> None:
+    assert traces_memory(symbol) is traces

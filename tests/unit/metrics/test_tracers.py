@@ -1,9 +1,10 @@
-"""A function of the job's own that Python calls at each line or call."""
+"""What was left on that Python calls everywhere."""
 
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.tracers import Tracer, find_tracer
+from perfdoctor.metrics.tracers import Tracer, find_tracer, tracing_memory
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -38,3 +39,16 @@ def test_what_is_below_lines_of_libraries_everywhere_is_called_by_python() -> No
 )
 def test_what_a_library_calls_is_no_trace_function(called: Frame, below: tuple[Frame], lines: list[Frame]) -> None:
     assert find(called, *below, lines=lines) is None
+
+
+@pytest.mark.parametrize(("symbol", "part"), [("tracemalloc_alloc", 0.25), ("PyObject_Malloc", None)])
+def test_tracemalloc_is_known_by_its_own_functions(symbol: str, part: float | None) -> None:
+    """What looks lines up counts where they are at work, and else is whoever's makes a traceback."""
+    code = [
+        *jobs.code(1, "libpython3.11.so.1.0", "_PyEval_EvalFrameDefault", 300),
+        *jobs.code(1, "libpython3.11.so.1.0", "_PyCode_CheckLineNumber", 80),
+        *jobs.code(1, "libpython3.11.so.1.0", symbol, 20),
+    ]
+    trainer = [*jobs.process(1), *jobs.thread(1, 1, run=1.0), *jobs.stacks(1, (jobs.OWN,))]
+    with jobs.recorded([*trainer, *code]) as recording:
+        assert tracing_memory(JobTimeline(recording)) == part

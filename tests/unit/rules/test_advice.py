@@ -344,6 +344,16 @@ def test_a_limit_for_writing_is_reached_while_the_trainer_writes() -> None:
     assert "IOReadBandwidthMax" not in changes(reading)
 
 
+@pytest.mark.parametrize(("part", "variable", "told"), [(0.2, "", True), (0.2, "25", False), (0.01, "", False)])
+def test_tracemalloc_is_taken_away_where_it_takes_time(part: float, variable: str, told: bool) -> None:
+    """Where a variable has set it, that is to be unset."""
+    settings: dict[str, str | float] = {"env.PYTHONTRACEMALLOC": variable} if variable else {}
+    numbers = {"tracing_memory": part, "trainer_running": 1.0}
+    found = titles(finding("cpu.python_overhead", numbers=numbers, settings=settings))
+    assert ("Run without tracemalloc" in found) is told
+    assert ("Unset PYTHONTRACEMALLOC" in found) is bool(variable)
+
+
 def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:
     for settings, told in (({"logger": "yes"}, "QueueListener"), ({}, "writer.submit(log, record)")):
         assert told in changes(finding("io.log_write", settings=dict(settings)))

@@ -32,6 +32,12 @@ def found(body: str) -> list[tuple[int, str]]:
         (STEP.replace("retain_graph=True", "retain_graph=False"), []),
         # Two losses of one graph, as a generator and a discriminator may have.
         (f"{STEP}other.backward()\n", []),
+        ("total += loss(batch)\ntotal.backward(retain_graph=True)\n", [(2, "total")]),
+        ("total = total + loss(batch)\ntotal.backward(retain_graph=True)\n", [(2, "total")]),
+        ("total += loss.item()\nloss.backward(retain_graph=True)\n", []),
+        # Made of what the round gives.
+        ("batch = layer(batch)\nloss(batch).backward(retain_graph=True)\n", []),
+        ("x = batch\nx = layer(x)\nloss(x).backward(retain_graph=True)\n", []),
         ("hidden = cell(batch)\nloss(hidden).backward(retain_graph=True)\n", []),
     ],
 )

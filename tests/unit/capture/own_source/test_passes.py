@@ -30,6 +30,8 @@ def found(source: str) -> list[tuple[int, int]]:
             "for file in files:\n    name = of(file)\n    rows = load(name)\n    for x in rows:\n        pass",
             [],
         ),
+        ("while True:\n    at += 1\n    rows = load(at)\n    for row in rows:\n        train(row)", []),
+        ("while True:\n    file = next(files)\n    rows = load(file)\n    for x in rows:\n        train(x)", []),
         # In each round of the loop itself.
         ("for epoch in range(9):\n    for batch in data:\n        batch = flip(batch)\n        train(batch)", []),
         ("for step in range(9):\n    batch = draw()\n    train(batch)", []),

@@ -133,8 +133,9 @@ def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:
 
 def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:
     """How long workers were started for, in seconds, where none has ended: only they that end start anew."""
-    pids = [account.trainer.pid for account in accounts]
-    workers = (one for pid in pids for one in (*job.processes.workers_of(pid), *job.processes.helpers_of(pid)))
+    pids, seen = [account.trainer.pid for account in accounts], job.recording.processes
+    pools = [one for pid in pids for one in job.processes.helpers_of(pid) if seen[one.pid].forked]  # and no programs
+    workers = [*pools, *(one for pid in pids for one in job.processes.workers_of(pid))]
     spent = sum(account.causes()[WORKER_STARTUP] for account in accounts) / max(1, len(accounts))
     return {} if not spent or any(worker.ended_ns is not None for worker in workers) else {WORKER_STARTUP: spent}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, names_in, targets_of
 from perfdoctor.recording.own_source import SourceOnce
-from perfdoctor.results.edits import written_in
+from perfdoctor.results.edits import last_name, written_in
 
 # What runs at another time, or in rounds of its own.
 _OTHERS = (*RUN_ELSEWHERE, ast.For, ast.AsyncFor, ast.While)
@@ -16,7 +17,9 @@ _BLOCKS = (ast.If, ast.With, ast.AsyncWith, ast.Try)
 
 
 def find_once(file: str, tree: ast.Module) -> Iterator[SourceOnce]:
-    """Statements beside a loop in a loop that use nothing of what the outer one goes over.
+    """What is beside a loop in a loop, and uses nothing of what the outer one goes over.
+
+    That are statements, and functions that are called once, for the inner loop to go over what they return.
 
     Args:
         file: as stacks name it.
@@ -25,6 +28,7 @@ def find_once(file: str, tree: ast.Module) -> Iterator[SourceOnce]:
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
+    returning = _returning(tree)
     for outer in ast.walk(tree):
         if not isinstance(outer, Loop):
             continue
@@ -32,12 +36,32 @@ def find_once(file: str, tree: ast.Module) -> Iterator[SourceOnce]:
         given = _given(outer, inside)
         inner = [node for node in inside if isinstance(node, Loop) and node is not outer]
         nested = {id(node) for loop in inner for node in ast.walk(loop) if node is not loop}
-        for statement in inside:
-            if id(statement) in nested or isinstance(statement, (*_OTHERS, *_BLOCKS)) or names_in(statement) & given:
-                continue
-            for loop in inner:
-                if id(loop) not in nested:
-                    yield SourceOnce(file, statement.lineno, _last_line(statement), loop.lineno, _last_line(loop))
+        loops = [loop for loop in inner if id(loop) not in nested]
+        for loop in loops:
+            for node in inside:
+                whole = id(node) not in nested and not isinstance(node, (*_OTHERS, *_BLOCKS))
+                if whole and not names_in(node) & given:
+                    yield _row(file, node, loop)
+            if isinstance(loop, ast.For) and not names_in(loop.iter) & given:
+                calls = (call for call in ast.walk(loop.iter) if isinstance(call, ast.Call))
+                yield from (
+                    _row(file, returning[name], loop) for call in calls if (name := last_name(call.func)) in returning
+                )
+
+
+def _row(file: str, node: ast.stmt, loop: ast.stmt) -> SourceOnce:
+    return SourceOnce(file, node.lineno, node.end_lineno or node.lineno, loop.lineno, loop.end_lineno or loop.lineno)
+
+
+def _returning(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """By name, a file's functions that are no generators, and that are called at one place in it."""
+    calls = Counter(last_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and calls[node.name] == 1]
+    return {
+        one.name: one
+        for one in functions
+        if not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(one))
+    }
 
 
 def _given(loop: ast.For | ast.AsyncFor | ast.While, inside: list[ast.stmt]) -> set[str]:
@@ -58,7 +82,3 @@ def _takes_next(statement: ast.stmt) -> bool:
         isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == next.__name__
         for one in ast.walk(statement.value)
     )
-
-
-def _last_line(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno

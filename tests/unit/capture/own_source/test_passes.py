@@ -24,6 +24,10 @@ def found(source: str) -> list[tuple[int, int]]:
             "while True:\n    order()\n    for x in a:\n        pass\n    for x in b:\n        pass",
             [(2, 3), (2, 5)],
         ),
+        # What a function makes at once for the inner loop, and what a generator makes in its rounds.
+        ("def cut(rows):\n    return [rows]\nwhile True:\n    for x in cut(data):\n        train(x)", [(1, 4)]),
+        ("def cut(rows):\n    return [rows]\ncut(a)\nwhile True:\n    for x in cut(data):\n        train(x)", []),
+        ("def cut(rows):\n    yield rows\nwhile True:\n    for x in cut(data):\n        train(x)", []),
         # What the round gives is needed: the next could be read ahead.
         ("for file in files:\n    rows = load(file)\n    for row in rows:\n        train(row)", []),
         (

@@ -26,6 +26,8 @@ LESS_INSTRUCTIONS = {
     "DNNL_MAX_CPU_ISA": ("default", "all"),
     "MKL_ENABLE_INSTRUCTIONS": ("avx512", "avx512_e4"),
 }
+# Of their values those that leave vectors of 128 bits only.
+FEWEST_INSTRUCTIONS = frozenset(("default", "sse41", "sse4_2"))
 # Threads of OpenMP's pool, and so of the CPU's arithmetic.
 POOL_THREADS = "OMP_NUM_THREADS"
 # The same of other libraries for the CPU's arithmetic (MKL and OpenBLAS prefer their own).

@@ -307,6 +307,14 @@ def _debugging(s: Situation) -> Iterator[Treatment]:
         yield Treatment("no anomaly detection", advice, (causes.PYTHON_OVERHEAD,), change, exact=True, fixes=fixes)
 
 
+def _instructions(s: Situation) -> Iterator[Treatment]:
+    for name, harmless in environment.LESS_INSTRUCTIONS.items():
+        if s.variables.get(name, "").lower() not in ("", *harmless):
+            change = RunChange(variables={name: None})
+            advice, fixes = advise("treat.all_instructions", name=name), ("arithmetic.all_instructions",)
+            yield Treatment(f"without {name}", advice, (causes.MODEL_COMPUTE,), change, fixes=fixes)
+
+
 def _saves(s: Situation) -> Iterator[Treatment]:
     if s.all("save"):
         change = RunChange({"no_saves": True})
@@ -318,7 +326,7 @@ def _saves(s: Situation) -> Iterator[Treatment]:
 FAMILIES: tuple[Callable[[Situation], Iterator[Treatment]], ...] = (
     *(_more_workers, _fewer_workers, _workers_otherwise, _pinned, _kept_batches, _staged),
     *(_threads, _bound, _waiting_threads, _garbage, _allocators, _growing_segments),
-    *(_optimizers, _models, _gpu_switches, _ranks, _accumulation, _debugging, _saves),
+    *(_optimizers, _models, _gpu_switches, _ranks, _accumulation, _debugging, _instructions, _saves),
 )
 
 

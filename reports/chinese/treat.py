@@ -137,6 +137,10 @@ def unset(*, name: str) -> Fix:
     return fix(f"不设置 {name}", "它用于调试，会拖慢每一步。")
 
 
+def all_instructions(*, name: str) -> Fix:
+    return fix(f"不设置 {name}", "它让计算用不上 CPU 可能有的指令。")
+
+
 def no_anomaly_detection() -> Fix:
     return fix("不用异常检测", "它为每个算子记录 traceback。")
 

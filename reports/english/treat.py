@@ -246,6 +246,10 @@ def unset(*, name: str) -> Fix:
     return Fix(f"Without {name}", "It is for debugging, and slows down every step.", f"unset {name}")
 
 
+def all_instructions(*, name: str) -> Fix:
+    return Fix(f"Without {name}", "It keeps the arithmetic from instructions that the CPU may have.", f"unset {name}")
+
+
 def no_anomaly_detection() -> Fix:
     return Fix(
         "Without anomaly detection",

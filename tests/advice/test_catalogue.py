@@ -34,7 +34,7 @@ COMMANDS = frozenset((
     "late_ranks.find_late_rank", "late_ranks.watch_all",
     "interpreter.record_stacks", "interpreter.stop_watching", "interpreter.wait_for_compiling", "io.copy_to_local",
     "io.faster_reader", "io.keep_in_memory", "io.more_memory", "io.raise_limit",
-    "treat.allocator", "treat.growing_segments", "treat.huge_pages",
+    "treat.all_instructions", "treat.allocator", "treat.growing_segments", "treat.huge_pages",
     "treat.keep_memory", "treat.sleeping_threads", "treat.staged", "treat.unset",
 ))  # fmt: skip
 # Of these, what Python could read as well.

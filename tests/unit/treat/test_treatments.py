@@ -243,3 +243,10 @@ def test_every_treatment_says_how_it_is_made_permanent() -> None:
         assert fix.title
         assert fix.why.endswith(".")
         assert fix.change
+
+
+@pytest.mark.parametrize(("value", "tried"), [("default", True), ("avx2", False)])
+def test_instructions_that_a_variable_forbids_are_tried(value: str, tried: bool) -> None:
+    found = chosen({causes.MODEL_COMPUTE: 0.9}, TORCH, variables={"ATEN_CPU_CAPABILITY": value})
+    assert ("without ATEN_CPU_CAPABILITY" in found) is tried
+    assert not tried or found["without ATEN_CPU_CAPABILITY"].change.variables == {"ATEN_CPU_CAPABILITY": None}

@@ -33,8 +33,10 @@ def find_once(file: str, tree: ast.Module) -> Iterator[SourceOnce]:
         if not isinstance(outer, Loop):
             continue
         inside = [node for node in written_in(outer, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
-        given = _given(outer, inside)
         inner = [node for node in inside if isinstance(node, Loop) and node is not outer]
+        if not inner:
+            continue
+        given = _given(outer, inside)
         nested = {id(node) for loop in inner for node in ast.walk(loop) if node is not loop}
         loops = [loop for loop in inner if id(loop) not in nested]
         for loop in loops:

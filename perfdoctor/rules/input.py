@@ -42,7 +42,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), "programs" if _runs_programs(case) else _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
-    per_pass = case.settings.get("per_pass_at")
+    per_pass = None if case.depends_on_steps else case.settings.get("per_pass_at")
     if per_pass is not None:
         yield advise("input.fewer_passes", place=per_pass, share=case.mean_of("own_per_pass"))
     if case.asks_helpers and case.number("helpers_at_once") is not None:

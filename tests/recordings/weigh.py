@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +117,8 @@ MECHANISMS: dict[str, Change] = {
     "rounds between model and backward pass": Change(f"{_TIMELINE}.loop_positions", "_is_between", "no"),
     "calls below the training loop": Change(f"{_TIMELINE}.stacks", "with_calls_below", "second"),
     "objects that batches are taken apart into": Change(f"{_ATTRIBUTION}.habits", "_taking_apart", "zero"),
+    "threads that live too short to be seen": Change(f"{_ATTRIBUTION}.habits", "_has_unseen_threads", "no"),
+    "what all steps of a pass share": Change(f"{_TIMELINE}.stacks", "with_passes", "second"),
     "waits for a device without sleep": Change(f"{_ATTRIBUTION}.habits", "_waits_awake", "set"),
     "kernel time beyond the usual": Change(f"{_ATTRIBUTION}.habits", "_kernel_time_beyond_usual", "zero"),
     "pages that are fresh": Change(f"{_ATTRIBUTION}.habits", "_fresh_pages", "zero"),
@@ -221,17 +223,18 @@ def replays(wanted: Mapping[str, Change]) -> Iterator[tuple[str, dict[str, Verdi
 def weigh_mechanisms(only: list[str], *, write: bool) -> None:
     """Prints what turns without each mechanism; writes the table if asked."""
     wanted = {name: change for name, change in changes().items() if not only or any(one in name for one in only)}
-    rows = []
+    rows = {}
     for name, usual, found in replays(wanted):
         share, where = largest(usual, found)
         moved = f"{share:.3f} ({where})" if share >= _WORTH_NAMING else "none"
         said = ", ".join(turned(usual, found)) or "none"
         others = changed(usual, found) or "none"
         print(f"{name}: turns {said}; largest change of a share {moved}; changes {others}", flush=True)
-        rows.append(f"| {name} | {said} | {moved} | {others} |")
+        rows[name] = f"| {name} | {said} | {moved} | {others} |"
     if write:
+        rows = {**_written(changes()), **rows}
         columns = ("without", "verdicts that turn", "largest change of a share", "diagnoses that change")
-        _write_table("mechanisms", columns, rows)
+        _write_table("mechanisms", columns, [rows[name] for name in changes() if name in rows])
 
 
 def weigh_thresholds(only: list[str], *, write: bool) -> None:
@@ -260,14 +263,19 @@ def weigh_thresholds(only: list[str], *, write: bool) -> None:
             f"{'; '.join(effect) or 'none'} |"
             for name, effect in effects.items()
         }
-        kept = {
-            line.split("`")[1]: line
-            for line in (ROOT / "docs" / PAGE).read_text("utf-8").splitlines()
-            if line.startswith("| `")
-        }
-        rows = [row for name in known if (row := made.get(name) or kept.get(name))]
+        kept = _written([f"`{name}`" for name in known])
+        rows = [row for name in known if (row := made.get(name) or kept.get(f"`{name}`"))]
         columns = ("threshold", "value", "unit", "source", "verdicts that turn when it is moved by 30 %")
         _write_table("thresholds", columns, rows)
+
+
+def _written(names: Iterable[str]) -> dict[str, str]:
+    """The rows that the page has, by the name that each begins with."""
+    cells = (
+        (line.split(" | ", 1)[0].removeprefix("| "), line)
+        for line in (ROOT / "docs" / PAGE).read_text("utf-8").splitlines()
+    )
+    return {name: line for name, line in cells if name in {*names}}
 
 
 def _write_table(name: str, columns: Sequence[str], rows: Sequence[str]) -> None:

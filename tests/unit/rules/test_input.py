@@ -554,12 +554,15 @@ def test_what_all_steps_of_a_pass_share_is_given_to_no_worker() -> None:
     own = {"own_per_pass": 0.4, "own_fetching": 0.02}
     settings: dict[str, str | float] = {"cores": 16.0, "per_pass_at": "/job/train.py:40 main"}
     case = job(0.02, 0, numbers={"job_cores": 1.0}, trainer=own, settings=settings)
-    found = first(replace(case, shares={CAUSE: 0.42, "cpu.model_compute": 0.58}))
+    case = replace(case, shares={CAUSE: 0.42, "cpu.model_compute": 0.58})
+    found = first(case)
     fixes = worded_fixes(found)
     assert fixes[0].title == "Prepare less often what all steps of a pass share"
     assert "/job/train.py:40 main" in fixes[0].why
     assert found.predicted_speedup == pytest.approx(1 / (1 - 0.75 * 0.4), rel=0.01)
     assert not any("loader worker" in fix.title for fix in fixes)
+    episodes = first(replace(case, settings={**settings, "environments": "one by one"}))
+    assert not any(fix.title.startswith("Prepare less often") for fix in worded_fixes(episodes))
 
 
 def test_cores_are_said_to_be_short_only_where_they_are() -> None:

@@ -27,6 +27,7 @@ from perfdoctor.metrics.by_function import below, by_function, named_calls, with
 from perfdoctor.metrics.exchanges import read_exchanges
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.loaders import first_batches, taken_by_file
+from perfdoctor.metrics.machine_code import code_of_trainers
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
@@ -66,7 +67,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = job.stacks.below_lines
     afterwards = done_afterwards(accounts)
-    _measure_arithmetic(accounted.job, job)
+    _measure_computing(accounted.job, job)
     tracer = _measure_own_code(accounted.job, job, trainers)
     found = read_settings(job.recording, job.threads, job.affinity, pids)
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
@@ -117,16 +118,18 @@ def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -
     unused, tracer = unused_pass(job.source_calls), find_tracer(job.stacks, trainers)
     put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
     put(numbers, "tracing", None if tracer is None else tracer.part)
-    put(numbers, "tracing_memory", tracing_memory(job))
     return tracer
 
 
-def _measure_arithmetic(numbers: Numbers, job: JobTimeline) -> None:
-    double = in_double(job)
+def _measure_computing(numbers: Numbers, job: JobTimeline) -> None:
+    """What the trainers compute, by their machine code, by their page faults and by their stacks."""
+    code = code_of_trainers(job)
+    double = in_double(code)
     put(numbers, "double_precision", double and double.part)
     put(numbers, "double_unfolding", double and double.unfolding)
-    put(numbers, "without_onednn", without_onednn(job) or None)
-    put(numbers, "reducing_by_number", reducing_by_number(job) or None)
+    put(numbers, "without_onednn", without_onednn(code) or None)
+    put(numbers, "reducing_by_number", reducing_by_number(code) or None)
+    put(numbers, "tracing_memory", tracing_memory(code))
     put(numbers, "fresh_memory", fresh_memory(job))
     put(numbers, "in_recurrent", in_recurrent(job))
 

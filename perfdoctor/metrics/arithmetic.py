@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from statistics import fmean
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.knowledge.libraries import CELLS
 from perfdoctor.knowledge.symbols import bits, is_without_onednn, reduces_by_number, unfolds
-from perfdoctor.metrics.machine_code import code_of_trainers
+from perfdoctor.metrics.machine_code import SeenCode
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -35,11 +36,11 @@ class DoublePrecision(NamedTuple):
     unfolding: float
 
 
-def in_double(job: JobTimeline) -> DoublePrecision | None:
+def in_double(code: Iterable[SeenCode]) -> DoublePrecision | None:
     """The trainers' arithmetic in double precision; None where too little was seen."""
     seen: Counter[int | None] = Counter()
     unfolding = 0
-    for image, name, count in code_of_trainers(job):
+    for image, name, count in code:
         width = bits(image, name)
         seen[width] += count
         if width == 64 and unfolds(name):
@@ -50,13 +51,13 @@ def in_double(job: JobTimeline) -> DoublePrecision | None:
     return DoublePrecision(seen[64] / known, unfolding / max(1, seen[64]))
 
 
-def without_onednn(job: JobTimeline) -> float | None:
+def without_onednn(code: Iterable[SeenCode]) -> float | None:
     """Part of what the trainers' main threads run that is of convolutions in single precision which oneDNN does not do.
 
     The matrix products below them are not counted. None where too little was seen.
     """
     whole = without = 0
-    for image, name, count in code_of_trainers(job):
+    for image, name, count in code:
         whole += count
         without += count * (is_without_onednn(name) and bits(image, name) != 64)
     return without / whole if whole >= thresholds.CODE_SAMPLES else None
@@ -79,14 +80,14 @@ def _is_recurrent(frame: Frame) -> bool:
     return method == "forward" and layer in CELLS.values() and package_of(frame.file) == "torch"
 
 
-def reducing_by_number(job: JobTimeline) -> float | None:
+def reducing_by_number(code: Iterable[SeenCode]) -> float | None:
     """Part of what the trainers' main threads run that sets reductions up for each number; None where little was seen.
 
     ``norm`` over another dimension than the last one, ``std`` and ``var`` do so. It is a third to a quarter of what
     they take where each number is of few elements: the rest is code that others run as well (measured, torch 2.13).
     """
     whole = by_number = 0
-    for _, name, count in code_of_trainers(job):
+    for _, name, count in code:
         whole += count
         by_number += count * reduces_by_number(name)
     return by_number / whole if whole >= thresholds.CODE_SAMPLES else None

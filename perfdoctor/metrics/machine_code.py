@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.job import JobTimeline
 
 
-def code_of_trainers(job: JobTimeline) -> Iterator[tuple[str, str, int]]:
-    """Image, symbol, and how often it was seen."""
+class SeenCode(NamedTuple):
+    """A function of a file, and how often a thread was seen in it.
+
+    Attributes:
+        image: base name of the file, as in ``CodeSample``.
+        symbol: mangled name, as in ``CodeSample``.
+        times: samples.
+    """
+
+    image: str
+    symbol: str
+    times: int
+
+
+def code_of_trainers(job: JobTimeline) -> list[SeenCode]:
+    """The functions that the main threads of all trainers were seen in."""
     mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
     tids = {main.tid for main in mains if main is not None}
     named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
+    found: Counter[tuple[str, str]] = Counter()
     columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
-    for (tid, image, offset, symbol), count in Counter(zip(*columns, strict=True)).items():
+    for (tid, image, offset, symbol), times in Counter(zip(*columns, strict=True)).items():
         if tid in tids:
-            yield image, symbol or named.get((image, offset), ""), count
+            found[image, symbol or named.get((image, offset), "")] += times
+    return [SeenCode(image, symbol, times) for (image, symbol), times in found.items()]

@@ -9,17 +9,16 @@ What is written in a library calls the job's own functions at a few lines: a lay
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own, package_of
 from perfdoctor.knowledge.symbols import looks_line_up, traces_memory
-from perfdoctor.metrics.machine_code import code_of_trainers
+from perfdoctor.metrics.machine_code import SeenCode
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
-from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
 
 
@@ -35,10 +34,10 @@ class Tracer(NamedTuple):
     part: float
 
 
-def tracing_memory(job: JobTimeline) -> float | None:
+def tracing_memory(code: Iterable[SeenCode]) -> float | None:
     """Part of what the trainers' main threads run that is tracemalloc's; None where it is off, or has no symbols."""
     whole = traces = lines = 0
-    for _, name, count in code_of_trainers(job):
+    for _, name, count in code:
         whole += count
         traces += count * traces_memory(name)
         lines += count * looks_line_up(name)

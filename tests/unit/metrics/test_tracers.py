@@ -3,6 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.machine_code import code_of_trainers
 from perfdoctor.metrics.tracers import Tracer, find_tracer, tracing_memory
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
@@ -51,4 +52,4 @@ def test_tracemalloc_is_known_by_its_own_functions(symbol: str, part: float | No
     ]
     trainer = [*jobs.process(1), *jobs.thread(1, 1, run=1.0), *jobs.stacks(1, (jobs.OWN,))]
     with jobs.recorded([*trainer, *code]) as recording:
-        assert tracing_memory(JobTimeline(recording)) == part
+        assert tracing_memory(code_of_trainers(JobTimeline(recording))) == part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +79,7 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
     allocates, switching = _allocates(job, trainer), gil_switching(job, trainer.pid)
     in_kernel = max(0.0, _kernel_time_beyond_usual(job, trainer.pid) - switching)
     allocating = max(0.0, in_kernel - _fresh_pages(job, trainer.pid)) if allocates else None
-    code = read_code_mix(job, trainer.pid, in_kernel, allocating)
+    code, seen = read_code_mix(job, trainer.pid, in_kernel, allocating), _seen_training(job, trainer)
     return Habits(
         code=code,
         writing=read_writing(job, trainer),
@@ -88,18 +88,18 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         gil_switching=switching,
         allocates=allocates,
         waits_awake=_waits_awake(job, trainer, code),
-        taking_apart=_taking_apart(job, trainer),
-        computes_beside=_computes_beside(job, trainer),
-        unseen_threads=_has_unseen_threads(job, trainer),
+        taking_apart=_taking_apart(seen),
+        computes_beside=_computes_beside(job, trainer, seen),
+        unseen_threads=_has_unseen_threads(job, trainer, seen),
     )
 
 
-def _has_unseen_threads(job: JobTimeline, trainer: Process) -> bool:
+def _has_unseen_threads(job: JobTimeline, trainer: Process, observed: Sequence[Observation]) -> bool:
     """Whether a trainer's CPU time that no thread of it was seen to use is most of the time in which it waits for some.
 
     A pool of threads that is made for each batch is such: the kernel counts threads that have ended as well.
     """
-    observed, threads = _seen_training(job, trainer), job.threads.of(trainer.pid)
+    threads = job.threads.of(trainer.pid)
     waits = sum(not one.is_runnable and one.syscall == "futex" and one.location.waits for one in observed)
     rates = (job.readings.rate(f"pid:{trainer.pid}", f"{mode}_seconds_total") for mode in ("user", "system"))
     spans = [thread.counted_ns[[0, -1]] for thread in threads if len(thread.counted_ns)]
@@ -111,7 +111,7 @@ def _has_unseen_threads(job: JobTimeline, trainer: Process) -> bool:
     return unseen >= thresholds.MOSTLY * waits / len(observed)
 
 
-def _computes_beside(job: JobTimeline, trainer: Process) -> bool:
+def _computes_beside(job: JobTimeline, trainer: Process, seen: Sequence[Observation]) -> bool:
     """Whether a trainer computes for long below the model's passes, for no backward pass.
 
     What a training needs there, averages of weights or clipped gradients, visits each weight as the optimizer's step
@@ -120,7 +120,6 @@ def _computes_beside(job: JobTimeline, trainer: Process) -> bool:
     """
     if job.gpus.used_by(trainer.pid):
         return False
-    seen = _seen_training(job, trainer)
     running = [one.location for one in seen if one.is_runnable and not one.collecting]
     beside = list(filter(is_beside, running))
     updates = sum(location.phase == "optimizer" for location in running)
@@ -136,13 +135,13 @@ def _seen_training(job: JobTimeline, trainer: Process) -> list[Observation]:
     return [job.observe(trainer, time) for time in drawn(times, ENOUGH)]
 
 
-def _taking_apart(job: JobTimeline, trainer: Process) -> float:
+def _taking_apart(seen: Iterable[Observation]) -> float:
     """What nested objects cost a trainer after they were unpickled, as part of the time in which it prepares batches.
 
     Tensors and arrays are taken over in no time. Where unpickling takes a good part of it, batches come as many small
     objects, and whatever makes tensors of them visits each once more: that takes about as long, and goes with them.
     """
-    running = [one.location.detail for one in _seen_training(job, trainer) if one.is_runnable]
+    running = [one.location.detail for one in seen if one.is_runnable]
     unpickling, preparing = running.count("hand over"), running.count(PREPARES)
     least = max(thresholds.CODE_SAMPLES, thresholds.UNPICKLES_OBJECTS * len(running))
     if not preparing or unpickling < least:

@@ -158,12 +158,11 @@ def _blocked(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
 
 
 def _starting_workers(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
-    if seen.location.detail not in ("loader start", POOL):
-        return None
+    detail = seen.location.detail
     # Whoever ends a pool may wait for what its processes are still at.
-    pool = seen.location.detail == POOL
-    working = SupplierClassifier.of(classifier.context, seen.pid).of_children(seen) if pool else []
-    return working or all_of(WORKER_STARTUP, seen.location)
+    if detail == POOL and (working := SupplierClassifier.of(classifier.context, seen.pid).of_children(seen)):
+        return working
+    return all_of(WORKER_STARTUP, seen.location) if detail in ("loader start", POOL) else None
 
 
 def _in_loader(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -198,8 +197,7 @@ def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     if seen.syscall != "futex" or seen.location.waits:
         return None
     job = classifier.context.job
-    awaited = job.gil.is_awaited(seen.pid, seen.time_ns)
-    if not awaited:
+    if not job.gil.is_awaited(seen.pid, seen.time_ns):
         return None
     cause, line = behind_gil(job, seen.pid, seen.time_ns)
     return [Share(cause, 1.0, line=line)]

@@ -3,6 +3,7 @@
 File systems are called as the kernel names them.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from perfdoctor.knowledge.launchers import LAUNCHERS
@@ -93,3 +94,13 @@ SYSTEM_FOLDERS = (
     *(Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu")),
     *(Path("/usr/lib64"), Path("/usr/lib"), Path("/usr/local/lib")),
 )
+
+
+def forbidding_instructions(variable: Callable[[str], str | None]) -> dict[str, str]:
+    """The variables of ``LESS_INSTRUCTIONS`` that keep a job's arithmetic from something, each with its value.
+
+    Args:
+        variable: gives the value of one by its name; nothing where it is not set.
+    """
+    values = {name: variable(name) or "" for name in LESS_INSTRUCTIONS}
+    return {name: value for name, value in values.items() if value.lower() not in ("", *LESS_INSTRUCTIONS[name])}

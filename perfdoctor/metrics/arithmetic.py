@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from statistics import fmean
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.knowledge.libraries import CELLS
 from perfdoctor.knowledge.symbols import bits, is_without_onednn, reduces_by_number, unfolds
-from perfdoctor.metrics.machine_code import SeenCode
+from perfdoctor.metrics.machine_code import SeenCode, part_of
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -51,16 +51,12 @@ def in_double(code: Iterable[SeenCode]) -> DoublePrecision | None:
     return DoublePrecision(seen[64] / known, unfolding / max(1, seen[64]))
 
 
-def without_onednn(code: Iterable[SeenCode]) -> float | None:
+def without_onednn(code: Collection[SeenCode]) -> float | None:
     """Part of what the trainers' main threads run that is of convolutions in single precision which oneDNN does not do.
 
     The matrix products below them are not counted. None where too little was seen.
     """
-    whole = without = 0
-    for image, name, count in code:
-        whole += count
-        without += count * (is_without_onednn(name) and bits(image, name) != 64)
-    return without / whole if whole >= thresholds.CODE_SAMPLES else None
+    return part_of(code, lambda one: is_without_onednn(one.symbol) and bits(one.image, one.symbol) != 64)
 
 
 def in_recurrent(job: JobTimeline) -> float | None:
@@ -80,17 +76,13 @@ def _is_recurrent(frame: Frame) -> bool:
     return method == "forward" and layer in CELLS.values() and package_of(frame.file) == "torch"
 
 
-def reducing_by_number(code: Iterable[SeenCode]) -> float | None:
+def reducing_by_number(code: Collection[SeenCode]) -> float | None:
     """Part of what the trainers' main threads run that sets reductions up for each number; None where little was seen.
 
     ``norm`` over another dimension than the last one, ``std`` and ``var`` do so. It is a third to a quarter of what
     they take where each number is of few elements: the rest is code that others run as well (measured, torch 2.13).
     """
-    whole = by_number = 0
-    for _, name, count in code:
-        whole += count
-        by_number += count * reduces_by_number(name)
-    return by_number / whole if whole >= thresholds.CODE_SAMPLES else None
+    return part_of(code, lambda one: reduces_by_number(one.symbol))
 
 
 def fresh_memory(job: JobTimeline) -> float | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.job import JobTimeline
 
@@ -34,3 +36,9 @@ def code_of_trainers(job: JobTimeline) -> list[SeenCode]:
         if tid in tids:
             found[image, symbol or named.get((image, offset), "")] += times
     return [SeenCode(image, symbol, times) for (image, symbol), times in found.items()]
+
+
+def part_of(code: Collection[SeenCode], belongs: Callable[[SeenCode], bool]) -> float | None:
+    """The part of all samples that belongs to something; None where too few were taken."""
+    whole = sum(one.times for one in code)
+    return sum(one.times for one in code if belongs(one)) / whole if whole >= thresholds.CODE_SAMPLES else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, LESS_INSTRUCTIONS
+from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, forbidding_instructions
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
@@ -42,10 +42,8 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
 
 def _allow_instructions(case: Case) -> Iterator[Advice]:
     """All instructions that the CPU has, where a variable keeps the arithmetic from some of them."""
-    for name, harmless in LESS_INSTRUCTIONS.items():
-        value = case.variable(name)
-        if value and value.lower() not in harmless:
-            yield advise("arithmetic.all_instructions", name=name, value=value)
+    for name, value in forbidding_instructions(case.variable).items():
+        yield advise("arithmetic.all_instructions", name=name, value=value)
 
 
 def _use_onednn(case: Case) -> Iterator[Advice]:

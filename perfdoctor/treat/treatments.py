@@ -308,11 +308,10 @@ def _debugging(s: Situation) -> Iterator[Treatment]:
 
 
 def _instructions(s: Situation) -> Iterator[Treatment]:
-    for name, harmless in environment.LESS_INSTRUCTIONS.items():
-        if s.variables.get(name, "").lower() not in ("", *harmless):
-            change = RunChange(variables={name: None})
-            advice, fixes = advise("treat.all_instructions", name=name), ("arithmetic.all_instructions",)
-            yield Treatment(f"without {name}", advice, (causes.MODEL_COMPUTE,), change, fixes=fixes)
+    for name in environment.forbidding_instructions(s.variables.get):
+        change = RunChange(variables={name: None})
+        advice, fixes = advise("treat.all_instructions", name=name), ("arithmetic.all_instructions",)
+        yield Treatment(f"without {name}", advice, (causes.MODEL_COMPUTE,), change, fixes=fixes)
 
 
 def _saves(s: Situation) -> Iterator[Treatment]:

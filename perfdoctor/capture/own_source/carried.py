@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, names_in, targets_of
+from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, names_given, names_in
 from perfdoctor.knowledge.libraries import BACKWARD, DETACHES
 from perfdoctor.results.edits import last_name, written_in
 
@@ -57,7 +57,7 @@ def _carried(node: ast.AST, begins_at: Collection[str]) -> list[str]:
         node: a statement of the loop, or a part of one.
         begins_at: where the pass begins; other sums are for whoever reads them.
     """
-    stored = {name for target in targets_of(node) for name in names_in(target)}
+    stored = names_given(node)
     match node:
         case ast.Assign(value=ast.Call(args=given)):
             return sorted(stored & {name for one in given for name in names_in(one)})
@@ -70,7 +70,6 @@ def _carried(node: ast.AST, begins_at: Collection[str]) -> list[str]:
 
 def _given_anew(node: ast.AST) -> set[str]:
     """The names that get a value which is not made of their own one."""
-    stored = {name for target in targets_of(node) for name in names_in(target)}
     if isinstance(node, ast.AugAssign):
         return set()
-    return stored - names_in(node.value) if isinstance(node, ast.Assign) else stored
+    return names_given(node) - (names_in(node.value) if isinstance(node, ast.Assign) else set())

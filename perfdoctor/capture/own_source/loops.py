@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from io import TextIOWrapper
 from queue import Queue
 
-from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, names_in
+from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, names_in, yields
 from perfdoctor.knowledge.libraries import BACKWARD, DRAWS
 from perfdoctor.recording.own_source import SourceLoop
 
@@ -34,10 +34,10 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
     named = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign) and _names_each(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.While):
-            if not _yields(node):
+            if not yields(node):
                 yield _loop(file, node, carries=_carries(node.body, ()))
         elif isinstance(node, ast.For | ast.AsyncFor):
-            if not _lists(node.iter) and not _calls(node.target, node.iter, node.body) and not _yields(node):
+            if not _lists(node.iter) and not _calls(node.target, node.iter, node.body) and not yields(node):
                 yield _loop(file, node, carries=_carries(node.body, names_in(node.target)))
         elif isinstance(node, COMPREHENSIONS) and id(node) not in named:
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
@@ -201,11 +201,6 @@ def _name_of(place: ast.expr) -> str:
     if isinstance(place, ast.Name):
         return place.id
     return f"{_name_of(place.value)}.{place.attr}" if isinstance(place, ast.Attribute) else ast.unparse(place)
-
-
-def _yields(loop: ast.stmt) -> bool:
-    """Whether it is a generator's, which another loop goes over."""
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(loop))
 
 
 def _calls(target: ast.expr, over: ast.expr, body: Sequence[ast.AST]) -> bool:

@@ -6,12 +6,10 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, names_in, targets_of
+from perfdoctor.capture.own_source.syntax import RUN_APART, RUN_ELSEWHERE, Loop, names_given, names_in, yields
 from perfdoctor.recording.own_source import SourceOnce
 from perfdoctor.results.edits import last_name, written_in
 
-# What runs at another time, or in rounds of its own.
-_OTHERS = (*RUN_ELSEWHERE, ast.For, ast.AsyncFor, ast.While)
 # Statements that are made of others.
 _BLOCKS = (ast.If, ast.With, ast.AsyncWith, ast.Try)
 
@@ -41,7 +39,7 @@ def find_once(file: str, tree: ast.Module) -> Iterator[SourceOnce]:
         loops = [loop for loop in inner if id(loop) not in nested]
         for loop in loops:
             for node in inside:
-                whole = id(node) not in nested and not isinstance(node, (*_OTHERS, *_BLOCKS))
+                whole = id(node) not in nested and not isinstance(node, (*RUN_APART, *_BLOCKS))
                 if whole and not names_in(node) & given:
                     yield _row(file, node, loop)
             if isinstance(loop, ast.For) and not names_in(loop.iter) & given:
@@ -59,11 +57,7 @@ def _returning(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     """By name, a file's functions that are no generators, and that are called at one place in it."""
     calls = Counter(last_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and calls[node.name] == 1]
-    return {
-        one.name: one
-        for one in functions
-        if not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(one))
-    }
+    return {one.name: one for one in functions if not yields(one)}
 
 
 def _given(loop: ast.For | ast.AsyncFor | ast.While, inside: list[ast.stmt]) -> set[str]:
@@ -76,11 +70,11 @@ def _given(loop: ast.For | ast.AsyncFor | ast.While, inside: list[ast.stmt]) -> 
 
 def _stored(statements: Iterable[ast.stmt]) -> set[str]:
     """The names that statements give values to."""
-    return {name for one in statements for target in targets_of(one) for name in names_in(target)}
+    return set[str]().union(*map(names_given, statements))
 
 
 def _takes_next(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Assign) and any(
-        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == next.__name__
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "next"
         for one in ast.walk(statement.value)
     )

@@ -6,12 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.capture.own_source.calls import text_of
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop
+from perfdoctor.capture.own_source.syntax import RUN_APART, Loop
 from perfdoctor.recording.own_source import SourceRounds
 from perfdoctor.results.edits import written_in
-
-# What runs at another time, or in rounds of its own.
-_OTHERS = (*RUN_ELSEWHERE, ast.For, ast.AsyncFor, ast.While)
 
 
 def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[SourceRounds]:
@@ -28,7 +25,7 @@ def find_rounds(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[S
     for loop in ast.walk(tree):
         if not isinstance(loop, Loop):
             continue
-        for node in written_in(loop, but=_OTHERS):
+        for node in written_in(loop, but=RUN_APART):
             if not (isinstance(node, ast.If) and _asks_remainder(node.test) and text_of(lines, node.test)):
                 continue
             where, when = _chosen(loop.body, node)

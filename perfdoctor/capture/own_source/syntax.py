@@ -11,6 +11,8 @@ Place = ast.Name | ast.Attribute
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # What is written in a function or a loop and runs at another time.
 RUN_ELSEWHERE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+# The same, and what runs in rounds of its own.
+RUN_APART = (*RUN_ELSEWHERE, ast.For, ast.AsyncFor, ast.While)
 
 
 def names_stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -27,6 +29,16 @@ def targets_of(statement: ast.AST) -> list[ast.expr]:
     """What a statement gives values to, as an assignment or a loop does; nothing where it gives none."""
     found = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
     return [target for target in found if target is not None]
+
+
+def names_given(statement: ast.AST) -> set[str]:
+    """All names in what a statement gives values to, those of what it writes into included."""
+    return {name for target in targets_of(statement) for name in names_in(target)}
+
+
+def yields(node: ast.AST) -> bool:
+    """Whether a generator's values are made anywhere below."""
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node))
 
 
 def is_in_place(method: str) -> bool:

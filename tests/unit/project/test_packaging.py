@@ -40,6 +40,11 @@ def test_every_package_is_listed() -> None:
     assert set(re.findall(r'"([\w.]+)"', block[1])) == found
 
 
+def test_no_source_folder_is_linked_into_another() -> None:
+    """What has two paths has two names for mypy, which then checks nothing at all."""
+    assert [path for folder in FOLDERS.values() for path in (ROOT / folder).rglob("*") if path.is_symlink()] == []
+
+
 def test_wheel_holds_every_file_of_the_source(wheel: zipfile.ZipFile) -> None:
     expected = {
         Path(package.replace(".", "/"), path.relative_to(ROOT / folder)).as_posix()

@@ -24,18 +24,21 @@ from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double, in_recurrent, reducing_by_number, without_onednn
 from perfdoctor.metrics.by_function import below, by_function, named_calls, without_torch
+from perfdoctor.metrics.detours_in_stacks import find_in_stacks
 from perfdoctor.metrics.exchanges import read_exchanges
+from perfdoctor.metrics.filled_memory import filled_at, filled_memory
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.loaders import first_batches, taken_by_file
 from perfdoctor.metrics.machine_code import code_of_trainers
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.names import Measured, Numbers, of_process, put
+from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
-from perfdoctor.metrics.own_detours import find_costly
+from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
-from perfdoctor.metrics.tracers import Tracer, find_tracer, traced_by, tracing_memory
+from perfdoctor.metrics.tracers import find_tracer, traced_by, tracing_memory
+from perfdoctor.metrics.uncompiled import find_uncompiled, uncompiled_at
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.recording.schema import LoaderSample
@@ -67,8 +70,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = job.stacks.below_lines
     afterwards = done_afterwards(accounts)
-    _measure_computing(accounted.job, job)
-    tracer = _measure_own_code(accounted.job, job, trainers)
+    places = {**_measure_computing(accounted.job, job), **_measure_own_code(accounted.job, job, trainers)}
     found = read_settings(job.recording, job.threads, job.affinity, pids)
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
@@ -86,7 +88,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
-        settings={**found, **read_code_settings(job), **traced_by(tracer)},
+        settings={**found, **read_code_settings(job), **places},
         paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
         lines={
             # Functions that brought a cause about on a device: no sample shows from where its work was launched.
@@ -103,9 +105,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         read_outs=only_read_out(job, afterwards),
         hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
         outside_torch=outside_torch(accounts),
-        detours=find_costly(
-            job.stacks, pids, job.recording.rows(SourceDetour), own, 1 - together.fractions().get(CONTENTION, 0.0)
-        ),
+        detours=_find_detours(job, pids, own, 1 - together.fractions().get(CONTENTION, 0.0)),
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
@@ -113,25 +113,49 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     )
 
 
-def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -> Tracer | None:
-    """What passes take whose gradients nobody uses, and what a trace function takes, which is returned."""
+def _find_detours(
+    job: JobTimeline, pids: Trainers, own: Mapping[str, Mapping[str, float]], at_work: float
+) -> tuple[CostlyDetour, ...]:
+    """What the job does again or for nothing, by its own source and by torch's frames, the costliest first."""
+    written = find_costly(job.stacks, pids, job.recording.rows(SourceDetour), own, at_work)
+    seen = find_in_stacks(job.stacks, [pid for pid, _ in pids], job.source_loops, own, at_work)
+    return tuple(sorted((*written, *seen), key=lambda one: -one.share))
+
+
+def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -> dict[str, str]:
+    """What passes take whose gradients nobody uses, a trace function, and what torch.compile leaves out.
+
+    Returns:
+        The settings that say where.
+    """
     unused, tracer = unused_pass(job.source_calls), find_tracer(job.stacks, trainers)
+    uncompiled = find_uncompiled(job.stacks, trainers)
     put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
     put(numbers, "tracing", None if tracer is None else tracer.part)
-    return tracer
+    put(numbers, "uncompiled", None if uncompiled is None else uncompiled.part)
+    return {**traced_by(tracer), **uncompiled_at(uncompiled)}
 
 
-def _measure_computing(numbers: Numbers, job: JobTimeline) -> None:
-    """What the trainers compute, by their machine code, by their page faults and by their stacks."""
+def _measure_computing(numbers: Numbers, job: JobTimeline) -> Mapping[str, str]:
+    """What the trainers compute, by their machine code, by their page faults and by their stacks.
+
+    Returns:
+        The settings that say where they fill memory.
+    """
     code = code_of_trainers(job)
-    double = in_double(code)
+    double, filled = in_double(code), filled_memory(job, code)
     put(numbers, "double_precision", double and double.part)
     put(numbers, "double_unfolding", double and double.unfolding)
     put(numbers, "without_onednn", without_onednn(code) or None)
     put(numbers, "reducing_by_number", reducing_by_number(code) or None)
     put(numbers, "tracing_memory", tracing_memory(code))
     put(numbers, "fresh_memory", fresh_memory(job))
+    if filled is not None:
+        put(numbers, "gradients_of_zeros", filled.gradients or None)
+        put(numbers, "filling", filled.elsewhere or None)
+        put(numbers, "clearing", filled.cleared or None)
     put(numbers, "in_recurrent", in_recurrent(job))
+    return filled_at(job, filled)
 
 
 def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:

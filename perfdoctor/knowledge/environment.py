@@ -3,19 +3,20 @@
 File systems are called as the kernel names them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from perfdoctor.knowledge.launchers import LAUNCHERS
 
 # Every launch waits until its kernel has ended (CUDA programming guide).
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
-# For debugging, and slow: each with the value from which on it is, None where any that switches it on is.
-DEBUGGING: dict[str, str | None] = {
-    "TORCH_DISTRIBUTED_DEBUG": "DETAIL",  # INFO only logs
-    "PYTHONDEVMODE": None,
-    "PYTHONTRACEMALLOC": None,
-    "PYTORCH_JIT_LOG_LEVEL": None,
+# For debugging, and slow: each with the values with which it is; none where any is that switches it on.
+DEBUGGING: dict[str, tuple[str, ...]] = {
+    "TORCH_DISTRIBUTED_DEBUG": ("detail",),  # INFO only logs
+    "PYTHONDEVMODE": (),
+    "PYTHONTRACEMALLOC": (),
+    "PYTHONMALLOC": ("debug", "malloc_debug", "pymalloc_debug"),
+    "PYTORCH_JIT_LOG_LEVEL": (),
 }
 # Either turns torch.compile off.
 NO_COMPILING = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
@@ -94,6 +95,23 @@ SYSTEM_FOLDERS = (
     *(Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu")),
     *(Path("/usr/lib64"), Path("/usr/lib"), Path("/usr/local/lib")),
 )
+
+
+def switched_on(value: str | None) -> bool:
+    """Whether a variable's value means yes; it is None where it is not set."""
+    return (value or "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def debugging(variable: Callable[[str], str | None]) -> Iterator[str]:
+    """The variables of ``DEBUGGING`` that slow a job down as they are.
+
+    Args:
+        variable: gives the value of one by its name; nothing where it is not set.
+    """
+    for name, slow in DEBUGGING.items():
+        value = variable(name)
+        if switched_on(value) and (not slow or (value or "").strip().lower() in slow):
+            yield name
 
 
 def forbidding_instructions(variable: Callable[[str], str | None]) -> dict[str, str]:

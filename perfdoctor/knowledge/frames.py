@@ -12,7 +12,7 @@ a file below or named         is
 ``dist-packages``             one that Debian or Ubuntu installed (wiki.debian.org/Python)
 ``lib/python3.N``             the standard library's (sysconfig.get_path("stdlib")); ``lib64`` on Fedora and openSUSE
 ``torch``                     PyTorch's, also where it is built from source (``pip install -e``)
-``<frozen …>``, ``<string>``  the import system's, and code that libraries make (``namedtuple``, ``dataclass``)
+``<frozen …>``, ``<string>``  code that libraries make (``dataclass``, ``torch.fx``), but not what is typed at prompts
 ``perfdoctor/api.py`` …       perfdoctor's own hooks, where it is not installed but developed
 ============================  =======================================================================================
 """
@@ -31,7 +31,7 @@ _OWN_HOOKS = r"/perfdoctor/(?:api|inside|lightning|transformers)\.py$|/probes/(?
 # Python that torch.compile writes, in whichever folder its cache is: by a hash, its first letters as the folder's name.
 _COMPILED = r"/([a-z2-7]{2})/c\1[a-z2-7]{40,}\.py$"
 _IN_LIBRARY = re.compile(rf"/(?:{_FOLDERS})/|/torch/|{_COMPILED}")
-_MADE_OR_OURS = re.compile(rf"^<frozen|^<string>|{_OWN_HOOKS}")
+_MADE_OR_OURS = re.compile(rf"^<(?!stdin|console|input|(?:ipython|python)-input|command-)|{_OWN_HOOKS}")
 _PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:{_FOLDERS})/([^/.]+)")
 # torch.profiler takes the beginning of the module search path away, so a package's name begins the file's.
 _PROFILED = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch", "triton", "numpy", "perfdoctor"))

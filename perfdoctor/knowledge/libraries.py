@@ -136,6 +136,7 @@ USES: tuple[Use, ...] = (
     _use("watched_by", "a debugger (debugpy)", rf"{INSTALLED}/(?:debugpy|pydevd|_pydevd_bundle)/.*\.py"),
     _use("watched_by", "trace", r"lib(?:64)?/python3\.\d+/trace\.py"),
     _use("watched_by", "coverage", rf"{INSTALLED}/coverage/.*\.py"),
+    _use("watched_by", "pyinstrument", rf"{INSTALLED}/pyinstrument/.*\.py"),
     _use("watched_by", "VizTracer", rf"{INSTALLED}/viztracer/.*\.py"),
     _use("watched_by", "line_profiler", rf"{INSTALLED}/(?:line_profiler/.*|kernprof)\.py"),
     _use("watched_by", "memory_profiler", rf"{INSTALLED}/memory_profiler\.py"),
@@ -177,6 +178,18 @@ OF_STEPS = re.compile(r"/torch/(?:nn|autograd|optim|utils/data|_dynamo)/|/torch/
 # What runs checkpointed blocks again.
 CHECKPOINTING = re.compile(
     rf"/torch/utils/checkpoint\.py$|{INSTALLED}/(?:deepspeed/runtime/activation_checkpointing|fairscale/nn/checkpoint)/"
+)
+
+# What clears gradients: Optimizer.zero_grad, Module.zero_grad, and what Lightning and others call by that name.
+CLEARS = meaning(r"torch/(?:optim/optimizer|nn/modules/module)\.py", "zero_grad", "")
+# The call of a model that torch.compile was given, and what of it runs compiled or is being compiled: what backends
+# have made, graphs that a backend takes as they are (torch.fx), and all that Dynamo and Inductor do before.
+COMPILES = meaning(r"torch/_dynamo/eval_frame\.py", "compile_wrapper _fn", "")
+RUNS_COMPILED = (
+    meaning(r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", "", ""),
+    meaning(r"<eval_with_key>\.\d+", "", ""),
+    meaning(r"torch/_dynamo/(?!eval_frame).*\.py", "", ""),
+    meaning(r"torch/_inductor/.*\.py", "", ""),
 )
 
 # What calls hooks: of modules, forward ones and those around autograd's, and of tensors.

@@ -148,6 +148,8 @@ _CHECK = re.compile(r"\dne_kernel|\dor_kernel_impl")
 _BY_NUMBER = re.compile(r"TensorIteratorBase(?:C[12]ERKS0_|19foreach_reduced_elt|22select_all_keeping_dim)")
 # What goes over a tensor's elements: once in an operation, and once for each number in such a reduction.
 _WALKS = re.compile(r"TensorIteratorBase15serial_for_each|8internal15serial_for_each|2at10DimCounter")
+# What fills a tensor with one number, and what adds two (aten/src/ATen/native/cpu/FillKernel.cpp, BinaryOpsKernel.cpp).
+_FILLS, _ADDS = re.compile("11fill_kernel"), re.compile("10add_kernel")
 # In the interpreter: tracemalloc, which notes down where each allocation was asked for, and what it calls for that
 # (Modules/_tracemalloc.c, Python/tracemalloc.c, Objects/codeobject.c).
 _TRACES_MEMORY = re.compile(r"^_?(?:PyT|t)race[Mm]alloc|^hashtable_\w+_traceback$|^traceback_(?:new|hash|get_frames)$")
@@ -254,6 +256,16 @@ def bits(image: str, symbol: str) -> int | None:
 def is_without_onednn(symbol: str) -> bool:
     """Whether code is of a convolution that oneDNN, which is several times as fast, was not asked for."""
     return _WITHOUT_ONEDNN.search(symbol) is not None
+
+
+def fills(symbol: str) -> bool:
+    """Whether a kernel fills memory with one number."""
+    return _FILLS.search(symbol) is not None
+
+
+def adds(symbol: str) -> bool:
+    """Whether a kernel adds tensors."""
+    return _ADDS.search(symbol) is not None
 
 
 def traces_memory(symbol: str) -> bool:

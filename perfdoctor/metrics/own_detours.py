@@ -110,7 +110,7 @@ def find_costly(
                 statements += [one for one in detours if (one.way, one.file, one.function) == (way, file, name)]
             pieces = dict.fromkeys(Piece(one.kept, one.new, one.put) for one in statements)
             line, lines = f"{file}:{statements[0].line} {function}", frozenset(place.lines)
-            found.append(CostlyDetour(way, line, lines, tuple(pieces), at_work * of_work, _cause_of(lines, own)))
+            found.append(CostlyDetour(way, line, lines, tuple(pieces), at_work * of_work, cause_of(lines, own)))
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
@@ -120,7 +120,7 @@ def _part_of_input(own: Mapping[str, Mapping[str, float]]) -> float:
     return everywhere[INPUT_PREPROCESSING] / everywhere.total if everywhere.total else 0.0
 
 
-def _cause_of(lines: Collection[str], own: Mapping[str, Mapping[str, float]]) -> str:
+def cause_of(lines: Collection[str], own: Mapping[str, Mapping[str, float]]) -> str:
     """The cause that time at some lines is in: one that is no fault only where next to nothing of it is in another.
 
     Where none is known, as of the lines of a backward pass, it is the one that most of all time is in.

@@ -28,6 +28,7 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     yield from _allow_instructions(case)
     yield from _use_onednn(case)
     yield from _reduce_at_once(case)
+    yield from _fill_less(case)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
     yield from _update_touched_rows(case)
@@ -59,6 +60,23 @@ def _reduce_at_once(case: Case) -> Iterator[Advice]:
         yield advise("arithmetic.reduce_at_once", part=part)
 
 
+def _fill_less(case: Case) -> Iterator[Advice]:
+    """Fewer zeros: parts of a tensor that are taken at once have one gradient, and what is filled can be kept."""
+    running = case.number("trainer_running") or 0.0
+    if (filling := (case.number("filling") or 0.0) * running) >= thresholds.REPORTED_SHARE:
+        yield advise("arithmetic.fill_less", line=str(case.settings["filled_at"]), share=filling)
+    if (clearing := (case.number("clearing") or 0.0) * running) >= thresholds.REPORTED_SHARE:
+        yield advise("arithmetic.drop_gradients", share=clearing)
+    place, zeros = case.settings.get("indexed_at"), _of_zeros(case)
+    if zeros >= thresholds.REPORTED_SHARE and (place or case.settings.get("embeddings") != "yes"):
+        yield advise("arithmetic.take_parts_at_once", line=str(place or ""), share=zeros)
+
+
+def _of_zeros(case: Case) -> float:
+    """What gradients that are zeros for the most part take, in parts of the wall time."""
+    return (case.number("gradients_of_zeros") or 0.0) * (case.number("trainer_running") or 0.0)
+
+
 def _keep_activations(case: Case) -> Iterator[Advice]:
     """Activations kept instead of computed again, where memory has room for them."""
     again, there, free = case.mean_of("own_recomputing"), case.setting("memory_bytes"), case.number("memory_available")
@@ -81,9 +99,10 @@ def _update_touched_rows(case: Case) -> Iterator[Advice]:
     How large the tables are is not seen: of layers, the update takes less than what they compute. Ranks would have to
     exchange such gradients in another way.
     """
-    share, alone = _of_update(case), len(case.trainers) == 1
-    if case.settings.get("embeddings") == "yes" and alone and not case.loop and share >= thresholds.OF_TABLES:
-        yield advise("optimizer.sparse_tables", share=share)
+    update, alone = _of_update(case), len(case.trainers) == 1
+    zeros = 0.0 if "indexed_at" in case.settings else _of_zeros(case)  # or those are of the parts
+    if case.settings.get("embeddings") == "yes" and alone and not case.loop and update + zeros >= thresholds.OF_TABLES:
+        yield advise("optimizer.sparse_tables", share=update, zeros=zeros)
 
 
 def _of_update(case: Case) -> float:
@@ -173,6 +192,9 @@ _COMPUTING = Rule(
         "job_cores",
         "reducing_by_number",
         "without_onednn",
+        "gradients_of_zeros",
+        "filling",
+        "clearing",
         "traced_operators",
         "own_recomputing",
     ),

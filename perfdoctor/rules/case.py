@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from perfdoctor.causes import NETWORK_READ
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.environment import switched_on
 from perfdoctor.metrics.neighbours import Neighbour
 from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.metrics.own_loops import CostlyLoop
@@ -179,7 +180,7 @@ class Case:
 
     def switched_on(self, name: str) -> bool:
         """Whether an environment variable is set to something that means yes."""
-        return (self.variable(name) or "").strip().lower() not in ("", "0", "false", "no", "off")
+        return switched_on(self.variable(name))
 
     @property
     def uses_gpu(self) -> bool:

@@ -54,6 +54,14 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.made_new", line=line, share=share, pieces=pieces)
         case detours.CARRIED:
             return advise("detours.carried", line=line, share=share, pieces=pieces)
+        case detours.MODULES_MADE:
+            return advise("detours.modules_made", line=line, share=share, pieces=pieces)
+        case detours.CHECKED:
+            return advise("detours.checked", line=line, share=share, pieces=pieces)
+        case detours.COMPUTED_AGAIN:
+            return advise("detours.computed_again", line=line, share=share, pieces=pieces)
+        case detours.WRITTEN_OUT:
+            return advise("detours.written_out", line=line, share=share, pieces=pieces)
         case detours.STACKED:
             return advise("detours.stacked", line=line, share=share, pieces=pieces)
         case _:

@@ -184,6 +184,17 @@ def without_profiling(fix: Proposed) -> Gain:
     return Gain(0.8 * share, share, max(share, fix.share))
 
 
+def by_computing_once(fix: Proposed) -> Gain:
+    """What a loop of the forward pass computes anew, and as much of the backward pass as of the forward one.
+
+    Measured on a recurrent layer of orthogonal weights that went through 8 rounds: 0.78 of the time went, where stacks
+    were in the weights for 0.15, of 0.21 in the forward pass.
+    """
+    share, forward, backward = fix["share"], fix.case.phase("forward"), fix.case.phase("backward")
+    most = share + (backward * min(1.0, share / forward) if forward else 0.0)
+    return Gain(share / 2, 0.9 * most, share + backward)
+
+
 def without_tracing(fix: Proposed) -> Gain:
     """What the trace function takes, and what Python does to call it, a part of which shows elsewhere.
 

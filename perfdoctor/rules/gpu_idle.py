@@ -7,14 +7,16 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.interpreter import replace_loop, stop_debugging
+from perfdoctor.rules.interpreter import compile_whole, replace_loop
+from perfdoctor.rules.left_on import stop_debugging, unset
 from perfdoctor.rules.optimizer import fuse_optimizer
-from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
+from perfdoctor.rules.rule import PROFILER_COST, Rule
 
 
 def _launch_less(case: Case) -> Iterator[Advice]:
     yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.every_launch_waits"))
     yield from stop_debugging(case)
+    yield from compile_whole(case)
     yield from replace_loop(case, KERNEL_LAUNCH)
     if case.in_graphs:
         yield advise("gpu_idle.between_graphs", line=case.hot_line(KERNEL_LAUNCH))

@@ -6,40 +6,15 @@ from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEA
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import OF_A_STEP
-from perfdoctor.knowledge.libraries import CELLS, FORMAT_TRACEBACKS, SHARDED
+from perfdoctor.knowledge.libraries import CELLS, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
+from perfdoctor.rules.left_on import detects_anomalies, stop_debugging, unset
 from perfdoctor.rules.optimizer import fuse_optimizer
-from perfdoctor.rules.rule import PROFILER_COST, Rule, unset
+from perfdoctor.rules.rule import PROFILER_COST, Rule
 
 _SHOWN = 2  # functions and packages
-
-
-def stop_debugging(case: Case) -> Iterator[Advice]:
-    """Takes away what is for debugging and slows down every call."""
-    if _detects_anomalies(case):
-        yield advise("interpreter.no_anomaly_detection")
-    profiling = case.mean_of("own_profiling")
-    if profiling >= thresholds.REPORTED_SHARE:
-        yield advise("profiling.record_few_steps", share=profiling)
-    tracing = case.number("tracing") or 0.0
-    if tracing >= thresholds.REPORTED_SHARE:
-        yield advise("profiling.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
-    of_memory = (case.number("tracing_memory") or 0.0) * (case.number("trainer_running") or 0.0)
-    if of_memory >= thresholds.REPORTED_SHARE and not case.switched_on("PYTHONTRACEMALLOC"):
-        yield advise("profiling.stop_tracing_memory", share=of_memory)
-    if watcher := case.settings.get("watched_by"):
-        yield advise("interpreter.stop_watching", watcher=watcher)
-    for name, level in environment.DEBUGGING.items():
-        if level in (None, (case.variable(name) or "").upper()):
-            yield from unset(case, name, say("interpreter.debugging", name=name))
-
-
-def _detects_anomalies(case: Case) -> bool:
-    """Whether autograd notes down at each operator where it was called, to name it if a gradient has a NaN."""
-    below = case.below.get(PYTHON_OVERHEAD, {})
-    return sum(below.get(package, 0.0) for package in FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS
 
 
 def _compiles_again(case: Case) -> bool:
@@ -152,8 +127,7 @@ def _write_cheaper_python(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
     if case.settings.get("environments") == "one by one":
         yield advise("helpers.step_together", line=case.hot_line(PYTHON_OVERHEAD))
-    lines, share = _named_outside_torch(case)
-    yield advise("interpreter.cheaper_python", lines=lines or _hot_functions(case), part=_own_python(case), share=share)
+    yield from _spare_own_python(case, or_else=[_hot_functions(case)])
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
         yield from _use_larger_operations(case)
     yield from fuse_optimizer(case)
@@ -173,12 +147,24 @@ def compute_rarely(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.compute_rarely", line=line, share=share, hook=line in case.hooks, averages=averages)
 
 
+def _spare_own_python(case: Case, or_else: Iterable[tuple[str, ...]] = ()) -> Iterator[Advice]:
+    """What the job's own functions do without torch: more rarely where that is possible, and cheaper.
+
+    Args:
+        case: of the job.
+        or_else: functions to name where none is known to run without torch.
+    """
+    rarely = tuple(compute_rarely(case))
+    yield from rarely
+    known, share = _named_outside_torch(case)
+    for lines in [known] if known else or_else:
+        if not (rarely and lines and lines[0] == case.done_afterwards[0][0]):
+            yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
+
+
 def _call_less(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
-    yield from compute_rarely(case)
-    lines, share = _named_outside_torch(case)
-    if lines and lines[0] not in dict(case.done_afterwards[:1]):
-        yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
+    yield from _spare_own_python(case)
     yield from _use_larger_operations(case)
     if (loop := case.settings.get("accumulates_at")) and not case.uses_gpu:  # there, memory is why
         yield advise("optimizer.larger_passes", loop=str(loop))
@@ -232,7 +218,15 @@ def _replace(loop: CostlyLoop, whole: float) -> Advice:
     return advise("interpreter.without_loop", line=loop.line, share=share, computes=computes)
 
 
+def compile_whole(case: Case) -> Iterator[Advice]:
+    """What of a model that was compiled still runs operation by operation."""
+    if (part := case.number("uncompiled")) is not None:
+        yield advise("interpreter.whole_graph", line=str(case.settings["uncompiled_at"]), share=part)
+
+
 def _compile(case: Case) -> Iterable[Advice]:
+    if whole := list(compile_whole(case)):
+        return whole
     if case.compiled or (case.number("in_recurrent") or 0.0) >= thresholds.MOSTLY:  # it would leave those as they are
         return []
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
@@ -291,7 +285,7 @@ INTERPRETER_RULES = (
         ("interpreter_code", "trainer_running", "trainer_cores"),
         _call_less,
         say("interpreter.detecting_anomalies_refuted"),
-        applies=_detects_anomalies,
+        applies=detects_anomalies,
     ),
     Rule(
         PYTHON_OVERHEAD,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES, CONTENTION
-from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, advise, expected_freed
+from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, expected_freed
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import Message, say
 from perfdoctor.results.edits import more_rarely
@@ -161,13 +161,6 @@ def rarer(case: Case, setting: str, times: int) -> str:
         times: how many times as rarely.
     """
     return more_rarely(str(case.settings[setting]), times) if setting in case.settings else ""
-
-
-def unset(case: Case, name: str, why: Message) -> list[Advice]:
-    """The fix that takes a harmful environment variable away, if it is switched on."""
-    if not case.switched_on(name):
-        return []
-    return [advise("finding.unset", name=name, value=case.variable(name), why=why)]
 
 
 def by_gain(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:

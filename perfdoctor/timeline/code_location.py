@@ -77,6 +77,11 @@ class CodeLocation:
     tells_results: bool = False
 
     @property
+    def is_in_step(self) -> bool:
+        """Whether it is known to belong to a step: what a job does at its start does not."""
+        return self.phase != "other" or bool(self.detail) or self.leads_to_backward
+
+    @property
     def part_of_step(self) -> str:
         """The phase, that of an evaluation as one."""
         return "evaluation" if self.evaluates else self.phase

@@ -297,13 +297,14 @@ def _accumulation(s: Situation) -> Iterator[Treatment]:
 
 def _debugging(s: Situation) -> Iterator[Treatment]:
     against = (*_DISPATCH, causes.SYNCHRONIZATION, causes.LATENCY)
-    for name in (environment.LAUNCH_BLOCKING, *environment.DEBUGGING):
-        if s.variables.get(name, "0") not in ("", "0"):
-            change = RunChange(variables={name: None})
-            yield Treatment(f"without {name}", advise("treat.unset", name=name), against, change, exact=True)
+    blocking = environment.switched_on(s.variables.get(environment.LAUNCH_BLOCKING))
+    names = [environment.LAUNCH_BLOCKING] if blocking else []
+    for name in (*names, *environment.debugging(s.variables.get)):
+        change = RunChange(variables={name: None})
+        yield Treatment(f"without {name}", advise("treat.unset", name=name), against, change, exact=True)
     if s.all("anomaly"):
         change = RunChange({"no_anomaly_detection": True})
-        advice, fixes = advise("treat.no_anomaly_detection"), ("interpreter.no_anomaly_detection",)
+        advice, fixes = advise("treat.no_anomaly_detection"), ("profiling.no_anomaly_detection",)
         yield Treatment("no anomaly detection", advice, (causes.PYTHON_OVERHEAD,), change, exact=True, fixes=fixes)
 
 

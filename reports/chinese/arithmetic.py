@@ -55,6 +55,31 @@ def reduce_at_once(*, part: float) -> Fix:
     )
 
 
+def take_parts_at_once(*, line: str, share: float) -> Fix:
+    return fix(
+        f"一次取出张量的所有部分，不要{f'在 {line} ' if line else ''}逐个取出",
+        f"{percent(share)} 的时间花在创建并累加全零的梯度上：用下标取出的每个部分，其梯度都与整个张量一样大，"
+        "有多少个部分就有多少个这样的梯度。用 unbind（更长的部分用 split）一次取出所有部分，它们就共用一个梯度。",
+    )
+
+
+def drop_gradients(*, share: float) -> Fix:
+    return fix(
+        "在两步之间丢弃梯度，而不是清零",
+        f"{percent(share)} 的时间里，所有梯度被填成零，再把新的梯度加上去。丢弃后，新的梯度直接取而代之。"
+        "从 PyTorch 2.0 起，这是默认行为。",
+    )
+
+
+def fill_less(*, line: str, share: float) -> Fix:
+    return fix(
+        f"在 {line} 少填充内存" if line else "少填充内存",
+        f"{percent(share)} 的时间里，那里的内存被填成同一个数：zeros、ones 和 full 会这样做；如果启用了 "
+        "torch.use_deterministic_algorithms，empty 也会这样做，除非另行关闭。"
+        "不变的张量只需创建一次；反正要被改写的内存不必填充。",
+    )
+
+
 def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
     return fix(
         "把释放的内存留给下一步",

@@ -36,6 +36,7 @@ _DATA = {
         "或者，如果每次都要读取且不需要梯度：只创建一次，大小为最终的大小"
     ),
     "there is {} so far": "到目前为止的数据是 {}",
+    "in place of sequence[:, at]": "代替 sequence[:, at]",
     "in place of one_hot and the product": "代替 one_hot 和乘法",
     "in place of both": "代替两次反向传播",
     "in place of the calls one by one": "代替逐个调用",

@@ -119,3 +119,37 @@ def made_new(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"{percent(share)} 的时间花在那里：其中每个和、每个积都会创建一个新张量，要取用新的内存并再次遍历。"
         "名称以 _ 结尾的方法直接写入已有的张量。",
     )
+
+
+def modules_made(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    what = _and([one for one, _, _ in pieces]) or "这些层"
+    return fix(
+        f"在循环之前只创建一次 {what}，不要在 {line} 创建",
+        f"{percent(share)} 的时间花在那里：每一步都新建层，并重新随机初始化权重。只创建一次，权重就会保留；"
+        "如果每一步需要不同的权重，可以向已有的层中重新写入随机数。",
+    )
+
+
+def checked(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        "让概率分布不再检查取值",
+        f"{percent(share)} 的时间里，torch.distributions 在检查参数和样本，例如在 {line}；"
+        "在 GPU 上，每次检查还要等待 GPU。这项检查默认开启，是为尚未调通的模型准备的。",
+    )
+
+
+def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在每一步中只计算一次 {line} 处的参数化权重",
+        f"{percent(share)} 的时间花在计算这类权重（torch.nn.utils.parametrize）上：循环的每一轮都重新计算，"
+        "反向传播每次也要穿过这些计算。梯度不变。",
+    )
+
+
+def written_out(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"让 scaled_dot_product_attention 完成 {line} 处的注意力计算",
+        f"{percent(share)} 的时间花在那里，还不算反向传播：所有配对的权重都写入内存，"
+        "每个操作再读一遍。融合之后就不必写出。掩码传给 attn_mask（True 表示参与注意力），因果掩码用 is_causal=True；"
+        "其他缩放传给 scale，dropout 传给 dropout_p。",
+    )

@@ -3,31 +3,6 @@
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.chinese.phrases import fix, percent
 
-_DEBUGGING = {
-    "TORCH_DISTRIBUTED_DEBUG": "它的 DETAIL 级别会让所有 rank 互相核对每个集合通信。",
-    "PYTHONDEVMODE": "解释器会因此在每一步检查内存、警告等等。",
-    "PYTHONTRACEMALLOC": "Python 的每次内存分配都会因此被跟踪。",
-    "PYTORCH_JIT_LOG_LEVEL": "编译器写日志会增加每次调用的开销。",
-}
-
-
-def debugging(*, name: str) -> str:
-    return _DEBUGGING[name]
-
-
-def no_anomaly_detection() -> Fix:
-    return fix(
-        "关闭异常检测",
-        "程序一直在格式化 traceback：autograd 的异常检测会对前向传播的每个算子这样做，还会在每个梯度中查找 NaN。",
-    )
-
-
-def stop_watching(*, watcher: str) -> Fix:
-    return fix(
-        f"不在 {watcher} 下运行",
-        f"调用栈上有它的栈帧：{watcher} 监视 Python 的每次调用或每一行，其开销超过大多数调用本身。",
-    )
-
 
 def compiling_again() -> str:
     return "反复编译模型"
@@ -50,6 +25,15 @@ def compiling() -> str:
 
 def compiling_refuted() -> str:
     return "几分钟后再看一次：如果那时不再编译，那就是一次性的，不是瓶颈。"
+
+
+def whole_graph(*, line: str, share: float) -> Fix:
+    return fix(
+        "让 torch.compile 编译整个模型",
+        f"交给它的部分仍有 {percent(share)} 的时间在逐个算子地运行，大多在 {line}。"
+        "函数中如有它无法处理的内容，它就在那里断开计算图；如果在循环里，就整个放弃。"
+        "运行时设置 TORCH_LOGS=graph_breaks，可以看到是哪几行以及原因；设置 fullgraph=True 后，它会在那里报错。",
+    )
 
 
 def wait_for_compiling() -> Fix:

@@ -17,11 +17,13 @@ def larger_passes(*, loop: str) -> Fix:
     )
 
 
-def sparse_tables(*, share: float) -> Fix:
+def sparse_tables(*, share: float, zeros: float) -> Fix:
+    of_zeros = f"另有 {percent(zeros)} 花在嵌入表的梯度上，其中除用到的行以外全是零。" if zeros else ""
     return fix(
         "只更新一个批次用到的嵌入表的行",
-        f"优化器的运算占 {percent(share)} 的时间：每一步都要遍历所有嵌入表的所有行。如果大部分参数在很大的嵌入表里，"
-        "稀疏梯度会跳过没有用到的行。SparseAdam 没有 weight decay；SGD 和 Adagrad 可以直接接受稀疏梯度。",
+        f"优化器的运算占 {percent(share)} 的时间：每一步都要遍历所有嵌入表的所有行。{of_zeros}"
+        "如果大部分参数在很大的嵌入表里，稀疏梯度会跳过没有用到的行。SparseAdam 没有 weight decay；"
+        "SGD 和 Adagrad 可以直接接受稀疏梯度。",
     )
 
 

@@ -1,7 +1,15 @@
-"""A profiler or a trace function of the job's own that was left on."""
+"""What is for debugging, and was left on: profilers, trace functions, debuggers, checks, variables."""
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.chinese.phrases import fix, percent
+
+_DEBUGGING = {
+    "TORCH_DISTRIBUTED_DEBUG": "它的 DETAIL 级别会让所有 rank 互相核对每个集合通信。",
+    "PYTHONDEVMODE": "解释器会因此在每一步检查内存、警告等等。",
+    "PYTHONMALLOC": "Python 会因此在每块内存前后做检查，大多还改用更慢的分配器。",
+    "PYTHONTRACEMALLOC": "Python 的每次内存分配都会因此被跟踪。",
+    "PYTORCH_JIT_LOG_LEVEL": "编译器写日志会增加每次调用的开销。",
+}
 
 
 def record_few_steps(*, share: float) -> Fix:
@@ -23,4 +31,22 @@ def stop_tracing_memory(*, share: float) -> Fix:
     return fix(
         "运行时关掉 tracemalloc",
         f"它占 {percent(share)} 的时间：Python 每创建一个对象，它都要记下内存是在哪里申请的。它是用来查找内存泄漏的。",
+    )
+
+
+def debugging(*, name: str) -> str:
+    return _DEBUGGING[name]
+
+
+def no_anomaly_detection() -> Fix:
+    return fix(
+        "关闭异常检测",
+        "程序一直在格式化 traceback：autograd 的异常检测会对前向传播的每个算子这样做，还会在每个梯度中查找 NaN。",
+    )
+
+
+def stop_watching(*, watcher: str) -> Fix:
+    return fix(
+        f"不在 {watcher} 下运行",
+        f"调用栈上有它的栈帧：{watcher} 监视 Python 的每次调用或每一行，其开销超过大多数调用本身。",
     )

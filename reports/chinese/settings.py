@@ -62,6 +62,9 @@ NAMES = {
     "recurrent": "使用循环层",
     "watched_by": "同时观测它的工具",
     "traced_by": "每一行或每次调用时执行",
+    "filled_at": "把内存填成同一个数的位置",
+    "indexed_at": "逐个取出张量各部分的位置",
+    "uncompiled_at": "torch.compile 没有编译的部分",
 }
 # Before the name of a mount point, of a device, of an environment variable.
 PREFIXES = {

@@ -64,6 +64,36 @@ def reduce_at_once(*, part: float) -> Fix:
     )
 
 
+def take_parts_at_once(*, line: str, share: float) -> Fix:
+    return Fix(
+        f"Take all parts of a tensor at once, and not one by one{f' at {line}' if line else ''}",
+        f"{percent(share)} of the time gradients of zeros are made and added up: a part that is taken by an index has "
+        "a gradient of the whole tensor's size, and there is one of these for each part. unbind takes all of them, "
+        "split all that are longer, and they have one gradient together.",
+        "parts = sequence.unbind(1)  # once, before the loop\npart = parts[at]  # in place of sequence[:, at]",
+    )
+
+
+def drop_gradients(*, share: float) -> Fix:
+    return Fix(
+        "Drop gradients between steps, and do not set them to zero",
+        f"{percent(share)} of the time all gradients are filled with zeros, and the next ones added to these. Where "
+        "they are dropped, the next ones take their place. That is the default since PyTorch 2.0.",
+        "optimizer.zero_grad(set_to_none=True)",
+    )
+
+
+def fill_less(*, line: str, share: float) -> Fix:
+    return Fix(
+        f"Fill less memory at {line}" if line else "Fill less memory",
+        f"{percent(share)} of the time memory is filled with one number there, as zeros, ones and full do, and also "
+        "empty where torch.use_deterministic_algorithms was asked for, unless told otherwise. What stays the same "
+        "can be made once; where each element gets a value anyway, nothing need be filled.",
+        "result = torch.empty(size)  # in place of the call\n"
+        "torch.utils.deterministic.fill_uninitialized_memory = False",
+    )
+
+
 def keep_memory(*, part: float, variables: tuple[tuple[str, str], ...]) -> Fix:
     return Fix(
         "Keep freed memory for the next step",

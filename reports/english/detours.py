@@ -186,3 +186,43 @@ def made_new(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"{kept}.mul_(beta).add_(gradient, alpha=1 - beta)  # so for all that is kept; products: addcmul_\n"
         "parameter.addcdiv_(kept, divisor, value=-rate)  # the same for the parameter itself",
     )
+
+
+def modules_made(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    what = _and([one for one, _, _ in pieces]) or "the layers"
+    return Fix(
+        f"Make {what} once, before the loop, and not at {line}",
+        f"{percent(share)} of the time new layers are made there, and their weights drawn at random, in each step. "
+        "What is made once keeps its weights; weights that are to differ in each step can be drawn into it.",
+        "layers = make_layers(...)  # once, before the loop\noutput = layers(...)  # in place of the call",
+    )
+
+
+def checked(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        "Let distributions not check their values",
+        f"{percent(share)} of the time torch.distributions checks parameters and samples, as at {line}; on a GPU each "
+        "check waits for the GPU as well. That is on by default, and meant for models that do not work yet.",
+        "torch.distributions.Distribution.set_default_validate_args(False)  # once, before the loop",
+    )
+
+
+def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Compute the parametrized weight at {line} once per step",
+        f"{percent(share)} of the time such weights (torch.nn.utils.parametrize) are computed, anew in each round of "
+        "that loop, and the backward pass goes through each computation as well. The gradients are the same.",
+        "with torch.nn.utils.parametrize.cached():\n    output = model(inputs)",
+    )
+
+
+def written_out(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    queries, keys, values = pieces[0]
+    return Fix(
+        f"Let scaled_dot_product_attention do the attention at {line}",
+        f"{percent(share)} of the time goes there, without the backward pass: the weights of all pairs are written to "
+        "memory and read again by each operation. Fused, they never are. A mask goes into attn_mask, True where there "
+        "is attention (a causal one is is_causal=True), another scale into scale, and dropout into dropout_p.",
+        f"torch.nn.functional.scaled_dot_product_attention({queries}, {keys}, {values})  "
+        "# in place of the calls one by one",
+    )

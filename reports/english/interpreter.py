@@ -3,35 +3,6 @@
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent, twice_the_batch
 
-_DEBUGGING = {
-    "TORCH_DISTRIBUTED_DEBUG": "Its DETAIL level checks every collective against all ranks.",
-    "PYTHONDEVMODE": "The interpreter then checks memory, warnings and more at every step.",
-    "PYTHONTRACEMALLOC": "Every allocation of Python is then traced.",
-    "PYTORCH_JIT_LOG_LEVEL": "Logging of the compiler costs time in every call.",
-}
-
-
-def debugging(*, name: str) -> str:
-    return _DEBUGGING[name]
-
-
-def no_anomaly_detection() -> Fix:
-    return Fix(
-        "Turn anomaly detection off",
-        "Tracebacks are formatted all the time, as autograd's anomaly detection does for every operator of the forward "
-        "pass; it also looks for NaN in every gradient.",
-        "torch.autograd.set_detect_anomaly(False)  # Lightning: Trainer(detect_anomaly=False)",
-    )
-
-
-def stop_watching(*, watcher: str) -> Fix:
-    return Fix(
-        f"Run without {watcher}",
-        f"Its frames are on the stack: {watcher} watches each call or line of Python, which costs more than most calls "
-        "do.",
-        "python train.py   # without it; with perfdoctor attach PID nothing has to run in the job",
-    )
-
 
 def compiling_again() -> str:
     return "Compiling the model again and again"
@@ -59,6 +30,16 @@ def compiling() -> str:
 
 def compiling_refuted() -> str:
     return "Look again some minutes later: if nothing compiles then, it was done once, and is no bottleneck."
+
+
+def whole_graph(*, line: str, share: float) -> Fix:
+    return Fix(
+        "Let torch.compile take the whole model",
+        f"{percent(share)} of the time what it was given runs operation by operation all the same, most of that at "
+        f"{line}. Where a function does what it cannot follow it breaks the graph, and a loop is given up altogether. "
+        "Run with TORCH_LOGS=graph_breaks to see at which lines, and why; with fullgraph=True it fails there instead.",
+        "model = torch.compile(model, fullgraph=True)  # once, before the first step",
+    )
 
 
 def wait_for_compiling() -> Fix:

@@ -38,12 +38,13 @@ loss.backward()
     )
 
 
-def sparse_tables(*, share: float) -> Fix:
+def sparse_tables(*, share: float, zeros: float) -> Fix:
+    of_zeros = f" {percent(zeros)} go into gradients of tables, which are zeros but for the rows used." if zeros else ""
     return Fix(
         "Update only the rows of embedding tables that a batch touches",
         f"The optimizer's arithmetic takes {percent(share)} of the time: it goes over all rows of all tables in each "
-        "step. If most parameters are in large embedding tables, sparse gradients leave out the rows that are not "
-        "used. SparseAdam has no weight decay; SGD and Adagrad take sparse gradients as they are.",
+        f"step.{of_zeros} If most parameters are in large embedding tables, sparse gradients leave out the rows that "
+        "are not used. SparseAdam has no weight decay; SGD and Adagrad take sparse gradients as they are.",
         "table = torch.nn.Embedding(rows, width, sparse=True)\n"
         "optimizers = [torch.optim.SparseAdam(table.parameters(), lr=lr), torch.optim.Adam(others, lr=lr)]",
     )

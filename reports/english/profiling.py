@@ -1,7 +1,15 @@
-"""A profiler or a trace function of the job's own that was left on."""
+"""What is for debugging, and was left on: profilers, trace functions, debuggers, checks, variables."""
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent
+
+_DEBUGGING = {
+    "TORCH_DISTRIBUTED_DEBUG": "Its DETAIL level checks every collective against all ranks.",
+    "PYTHONDEVMODE": "The interpreter then checks memory, warnings and more at every step.",
+    "PYTHONTRACEMALLOC": "Every allocation of Python is then traced.",
+    "PYTHONMALLOC": "Python then checks each piece of memory, and mostly takes it from a slower allocator.",
+    "PYTORCH_JIT_LOG_LEVEL": "Logging of the compiler costs time in every call.",
+}
 
 
 def record_few_steps(*, share: float) -> Fix:
@@ -30,4 +38,26 @@ def stop_tracing_memory(*, share: float) -> Fix:
         f"{percent(share)} of the time it notes down where memory is asked for, at each object that Python makes. It "
         "is for finding leaks.",
         "tracemalloc.stop()",
+    )
+
+
+def debugging(*, name: str) -> str:
+    return _DEBUGGING[name]
+
+
+def no_anomaly_detection() -> Fix:
+    return Fix(
+        "Turn anomaly detection off",
+        "Tracebacks are formatted all the time, as autograd's anomaly detection does for every operator of the forward "
+        "pass; it also looks for NaN in every gradient.",
+        "torch.autograd.set_detect_anomaly(False)  # Lightning: Trainer(detect_anomaly=False)",
+    )
+
+
+def stop_watching(*, watcher: str) -> Fix:
+    return Fix(
+        f"Run without {watcher}",
+        f"Its frames are on the stack: {watcher} watches each call or line of Python, which costs more than most calls "
+        "do.",
+        "python train.py   # without it; with perfdoctor attach PID nothing has to run in the job",
     )

@@ -62,6 +62,9 @@ NAMES = {
     "recurrent": "Uses recurrent layers",
     "watched_by": "Also watched by",
     "traced_by": "Calls at each line or call",
+    "filled_at": "Memory filled with one number",
+    "indexed_at": "Parts of a tensor taken one by one",
+    "uncompiled_at": "Left out by torch.compile",
 }
 # Before the name of a mount point, of a device, of an environment variable.
 PREFIXES = {

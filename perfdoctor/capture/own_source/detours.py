@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from perfdoctor.capture.own_source.attention import find_attention
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.made_again import find_made_again
@@ -35,6 +36,7 @@ from perfdoctor.knowledge.detours import (
     PRODUCTS,
     STACKED,
     TWO_PASSES,
+    WRITTEN_OUT,
 )
 from perfdoctor.knowledge.libraries import BACKWARD
 from perfdoctor.recording.own_source import SourceDetour
@@ -67,6 +69,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
         found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
+        found += [(WRITTEN_OUT, first, last, what) for first, last, what in find_attention(inside)]
         for block in _blocks([scope, *inside]):
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
             found += [(ONE_BY_ONE, first, last, what) for first, last, what in _one_by_one(block)]

@@ -33,7 +33,11 @@ def test_packages_are_told_from_paths() -> None:
         ("/home/me/perfdoctor/probes/treated/steps.py", True),
         ("/home/me/train.py", False),
         ("/home/me/torch_utils/data.py", False),
+        ("<@beartype(__main__.Net.forward) at 0x7f00>", True),
+        ("<eval_with_key>.3", True),
         ("<ipython-input-1-abc>", False),
+        ("<stdin>", False),
+        ("<command-1234-5678>", False),
     ],
 )
 def test_libraries_are_told_from_the_jobs_own_files(file: str, library: bool) -> None:

@@ -354,6 +354,62 @@ def test_tracemalloc_is_taken_away_where_it_takes_time(part: float, variable: st
     assert ("Unset PYTHONTRACEMALLOC" in found) is bool(variable)
 
 
+@pytest.mark.parametrize("cause", ["cpu.python_overhead", "cpu.input_preprocessing"])
+def test_what_makes_all_python_slow_is_named_wherever_python_works(cause: str) -> None:
+    for settings, title in (
+        ({"watched_by": "coverage"}, "Run without coverage"),
+        ({"env.PYTHONMALLOC": "malloc_debug"}, "Unset PYTHONMALLOC"),
+        ({"env.PYTHONDEVMODE": "1"}, "Unset PYTHONDEVMODE"),
+    ):
+        assert titles(finding(cause, settings=dict(settings)))[0] == title
+    assert "Unset PYTHONMALLOC" not in titles(finding(cause, settings={"env.PYTHONMALLOC": "malloc"}))
+
+
+def test_metrics_in_python_are_told_to_be_computed_more_rarely() -> None:
+    """They lead to no gradients, so what they take can be left out of most steps; what leads to some can be cheaper."""
+    line, numbers = "train.py:7 distance", {"interpreter_code": 0.9}
+    here = ((line, 0.4),)
+    rarely = titles(finding("cpu.python_overhead", numbers=numbers, outside=here, afterwards=here))
+    assert f"Do what {line} does more rarely" in rarely
+    assert not any(title.endswith("cheaper") for title in rarely)
+    assert f"Make {line} cheaper" in titles(finding("cpu.python_overhead", numbers=numbers, outside=here))
+
+
+@pytest.mark.parametrize(
+    ("settings", "title"),
+    [
+        (
+            {"indexed_at": "net.py:8 forward"},
+            "Take all parts of a tensor at once, and not one by one at net.py:8 forward",
+        ),
+        ({}, "Take all parts of a tensor at once, and not one by one"),
+        ({"embeddings": "yes"}, "Update only the rows of embedding tables that a batch touches"),
+    ],
+)
+def test_gradients_of_zeros_are_of_parts_or_of_tables(settings: dict[str, str | float], title: str) -> None:
+    numbers = {"gradients_of_zeros": 0.4, "trainer_running": 1.0}
+    found = finding("cpu.model_compute", numbers=numbers, settings={**settings})
+    assert title in titles(found)
+    others = ("Take all parts", "Update only the rows")
+    assert sum(one.startswith(others) for one in titles(found)) == 1
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.3, True), (0.02, False)])
+def test_memory_that_is_filled_is_told_at_its_line(part: float, told: bool) -> None:
+    numbers, settings = {"filling": part, "trainer_running": 1.0}, {"filled_at": "net.py:4 forward"}
+    assert (
+        "Fill less memory at net.py:4 forward"
+        in titles(finding("cpu.model_compute", numbers=numbers, settings=dict(settings)))
+    ) is told
+
+
+@pytest.mark.parametrize("cause", ["cpu.python_overhead", "cpu.kernel_launch"])
+def test_a_model_that_is_compiled_in_part_is_told_to_be_compiled_whole(cause: str) -> None:
+    found = finding(cause, numbers={"uncompiled": 0.3}, settings={"uncompiled_at": "net.py:7 forward"})
+    assert "Let torch.compile take the whole model" in titles(found)
+    assert "Compile the model" not in titles(found)
+
+
 def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:
     for settings, told in (({"logger": "yes"}, "QueueListener"), ({}, "writer.submit(log, record)")):
         assert told in changes(finding("io.log_write", settings=dict(settings)))

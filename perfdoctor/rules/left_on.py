@@ -1,0 +1,42 @@
+"""What was left on for debugging and makes every call dearer, and variables that are to be taken away."""
+
+from collections.abc import Iterator
+
+from perfdoctor.causes import PYTHON_OVERHEAD
+from perfdoctor.diagnosis import Advice, advise
+from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.knowledge.libraries import FORMAT_TRACEBACKS
+from perfdoctor.messages import Message, say
+from perfdoctor.rules.case import Case
+
+
+def unset(case: Case, name: str, why: Message) -> list[Advice]:
+    """The fix that takes a harmful environment variable away, if it is switched on."""
+    if not case.switched_on(name):
+        return []
+    return [advise("finding.unset", name=name, value=case.variable(name), why=why)]
+
+
+def stop_debugging(case: Case) -> Iterator[Advice]:
+    """Takes away what is for debugging and slows down whatever Python does."""
+    if detects_anomalies(case):
+        yield advise("profiling.no_anomaly_detection")
+    profiling = case.mean_of("own_profiling")
+    if profiling >= thresholds.REPORTED_SHARE:
+        yield advise("profiling.record_few_steps", share=profiling)
+    tracing = case.number("tracing") or 0.0
+    if tracing >= thresholds.REPORTED_SHARE:
+        yield advise("profiling.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
+    of_memory = (case.number("tracing_memory") or 0.0) * (case.number("trainer_running") or 0.0)
+    if of_memory >= thresholds.REPORTED_SHARE and not case.switched_on("PYTHONTRACEMALLOC"):
+        yield advise("profiling.stop_tracing_memory", share=of_memory)
+    if watcher := case.settings.get("watched_by"):
+        yield advise("profiling.stop_watching", watcher=watcher)
+    for name in environment.debugging(case.variable):
+        yield from unset(case, name, say("profiling.debugging", name=name))
+
+
+def detects_anomalies(case: Case) -> bool:
+    """Whether autograd notes down at each operator where it was called, to name it if a gradient has a NaN."""
+    below = case.below.get(PYTHON_OVERHEAD, {})
+    return sum(below.get(package, 0.0) for package in FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS

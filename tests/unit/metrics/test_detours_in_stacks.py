@@ -1,0 +1,60 @@
+"""What torch does again, or without need, by its frames below the job's own lines."""
+
+import pytest
+
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.detours_in_stacks import find_in_stacks
+from perfdoctor.metrics.own_detours import CostlyDetour
+from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.timeline.stacks import Stacks
+from tests.builders import jobs
+
+FILE, TORCH = "/job/train.py", "/v/lib/python3.11/site-packages/torch"
+LOOP, FORWARD = Frame(FILE, "main", 20), Frame(FILE, "Net.forward", 30)
+CALL = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1)
+BACKWARD = (LOOP, Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 1))
+PREPARES = Frame(FILE, "main", 19)
+
+
+def find(*stack: Frame, loops: tuple[SourceLoop, ...] = ()) -> list[CostlyDetour]:
+    """What is found in a job that is in a stack for half of its time, and trains for the rest."""
+    stacks = Stacks.read(jobs.stacks(1, stack, (LOOP, CALL, FORWARD), stack, BACKWARD, times=300, every_s=0.01))
+    return list(find_in_stacks(stacks, [1], loops, {"cpu.model_compute": {f"{FILE}:30 Net.forward": 1.0}}, 0.5))
+
+
+def test_layers_that_are_made_in_each_step_are_told_with_their_class() -> None:
+    made = (Frame(FILE, "Loss.__init__", 5), Frame(f"{TORCH}/nn/modules/linear.py", "Linear.__init__", 9))
+    [found] = find(LOOP, CALL, FORWARD, *made, Frame(f"{TORCH}/nn/init.py", "kaiming_uniform_", 4))
+    assert (found.way, found.line) == ("modules_made", f"{FILE}:30 Net.forward")
+    assert [piece.kept for piece in found.pieces] == ["Loss"]
+    assert found.share == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_model_that_is_made_at_the_start_is_made_once() -> None:
+    made = (Frame(FILE, "Net.__init__", 5), Frame(f"{TORCH}/nn/modules/linear.py", "Linear.__init__", 9))
+    stacks = Stacks.read(jobs.stacks(1, (Frame(FILE, "main", 2), *made), times=300, every_s=0.01))
+    assert not list(find_in_stacks(stacks, [1], [], {}, 1.0))
+
+
+def test_checks_of_distributions_are_told_where_they_are_asked_for() -> None:
+    folder = f"{TORCH}/distributions"
+    checks = Frame(f"{folder}/normal.py", "Normal.__init__", 9), Frame(f"{folder}/distribution.py", "__init__", 60)
+    [found] = find(LOOP, CALL, FORWARD, *checks)
+    assert (found.way, found.line) == ("checked", f"{FILE}:30 Net.forward")
+    assert not find(LOOP, CALL, FORWARD, Frame(f"{folder}/normal.py", "Normal.rsample", 9))
+
+
+@pytest.mark.parametrize(
+    ("stack", "again"),
+    [
+        ((LOOP, CALL, FORWARD), True),
+        ((LOOP, CALL, Frame(FILE, "Net.forward", 33)), False),  # beside the loop
+        ((LOOP, CALL), False),  # the training loop goes around all of it
+    ],
+)
+def test_weights_are_computed_again_where_a_loop_of_the_forward_pass_asks(
+    stack: tuple[Frame, ...], again: bool
+) -> None:
+    computes = Frame(f"{TORCH}/nn/utils/parametrize.py", "get_parametrized", 9)
+    loops = SourceLoop(FILE, 29, 31, True), SourceLoop(FILE, 19, 21, True)
+    assert [one.way for one in find(*stack, computes, loops=loops)] == ["computed_again"] * again

@@ -37,7 +37,7 @@ from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
-from perfdoctor.metrics.tracers import find_tracer, traced_by, tracing_memory
+from perfdoctor.metrics.tracers import find_tracer, stopped_by, traced_by, tracing_memory
 from perfdoctor.metrics.uncompiled import find_uncompiled, uncompiled_at
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.own_source import SourceDetour
@@ -123,17 +123,18 @@ def _find_detours(
 
 
 def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -> dict[str, str]:
-    """What passes take whose gradients nobody uses, a trace function, and what torch.compile leaves out.
+    """What passes take whose gradients nobody uses, a trace function, a tracer, and what torch.compile leaves out.
 
     Returns:
         The settings that say where.
     """
     unused, tracer = unused_pass(job.source_calls), find_tracer(job.stacks, trainers)
-    uncompiled = find_uncompiled(job.stacks, trainers)
+    uncompiled, stopped = find_uncompiled(job.stacks, trainers), stopped_by(job)
     put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
     put(numbers, "tracing", None if tracer is None else tracer.part)
+    put(numbers, "stopped", None if stopped is None else stopped.part)
     put(numbers, "uncompiled", None if uncompiled is None else uncompiled.part)
-    return {**traced_by(tracer), **uncompiled_at(uncompiled)}
+    return {**traced_by(tracer, stopped), **uncompiled_at(uncompiled)}
 
 
 def _measure_computing(numbers: Numbers, job: JobTimeline) -> Mapping[str, str]:

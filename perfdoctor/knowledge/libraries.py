@@ -184,7 +184,8 @@ CHECKPOINTING = re.compile(
 CLEARS = meaning(r"torch/(?:optim/optimizer|nn/modules/module)\.py", "zero_grad", "")
 # The call of a model that torch.compile was given, and what of it runs compiled or is being compiled: what backends
 # have made, graphs that a backend takes as they are (torch.fx), and all that Dynamo and Inductor do before.
-COMPILES = meaning(r"torch/_dynamo/eval_frame\.py", "compile_wrapper _fn", "")
+# Dynamo's ``_fn`` is around functions that it is to leave alone as well.
+COMPILES = meaning(r"torch/_dynamo/eval_frame\.py", "compile_wrapper", "")
 RUNS_COMPILED = (
     meaning(r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", "", ""),
     meaning(r"<eval_with_key>\.\d+", "", ""),

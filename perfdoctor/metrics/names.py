@@ -78,6 +78,7 @@ THREADS: dict[str, Metric] = {
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "own_profiling": Metric("trainer{} in torch.profiler, for what it has recorded", _OF_TIME, "stacks"),
     "tracing_memory": Metric("tracemalloc at work in main threads", "of the samples", "code"),
+    "stopped": Metric("main threads stopped by another program that traces them", _OF_TIME, "threads"),
     "tracing": Metric("main threads in a function that Python calls at each line or call", _OF_TIME, "stacks"),
     "gradients_of_zeros": Metric("gradients of zeros made and added up in main threads", "of the samples", "code"),
     "clearing": Metric("gradients set to zero, and added to, in main threads", "of the samples", "code"),

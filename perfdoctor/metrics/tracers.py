@@ -1,4 +1,4 @@
-"""What was left on that Python calls everywhere: a trace function of the job's own, or tracemalloc.
+"""What was left on that Python calls everywhere, a trace function of the job's own or tracemalloc, and other tracers.
 
 A function of the job's own is called at each line or call (``sys.settrace``, ``sys.setprofile``).
 
@@ -17,9 +17,14 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own, package_of
 from perfdoctor.knowledge.symbols import looks_line_up, traces_memory
 from perfdoctor.metrics.machine_code import SeenCode
+from perfdoctor.recording.schema import TRACED_BY
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
+
+# The state of a thread that its tracer has stopped (proc_pid_stat(5)).
+TRACED = "t"
 
 
 class Tracer(NamedTuple):
@@ -42,6 +47,29 @@ def tracing_memory(code: Iterable[SeenCode]) -> float | None:
         traces += count * traces_memory(name)
         lines += count * looks_line_up(name)
     return (traces + lines) / whole if traces and traces >= thresholds.TRACES_MEMORY * whole else None
+
+
+class Stopped(NamedTuple):
+    """What stops the trainers at what they do, as ``strace`` and debuggers do (ptrace(2)).
+
+    Attributes:
+        by: the program's name.
+        part: fraction of the main threads' time in which they are stopped.
+    """
+
+    by: str
+    part: float
+
+
+def stopped_by(job: JobTimeline) -> Stopped | None:
+    """The program that traces a trainer, and what that takes; None where none does, or none was stopped."""
+    facts, trainers = job.recording.facts, [one.pid for one in job.processes.trainers]
+    tracers = [name for pid in trainers if (name := facts.get((f"pid:{pid}", TRACED_BY)))]
+    if not tracers:
+        return None
+    states = [job.threads.main_at(pid, time_ns).state for pid in trainers for time_ns in job.threads.main_times(pid)]
+    part = states.count(TRACED) / len(states) if states else 0.0
+    return Stopped(tracers[0].partition(" ")[2], part) if part else None
 
 
 def find_tracer(stacks: Stacks, trainers: Collection[int]) -> Tracer | None:
@@ -72,9 +100,10 @@ def find_tracer(stacks: Stacks, trainers: Collection[int]) -> Tracer | None:
     return Tracer(max(places[most], key=places[most].__getitem__), places[most].total / spent.total)
 
 
-def traced_by(tracer: Tracer | None) -> Mapping[str, str]:
-    """The setting that says where it is."""
-    return {} if tracer is None else {"traced_by": tracer.place}
+def traced_by(tracer: Tracer | None, stopped: Stopped | None) -> Mapping[str, str]:
+    """The settings that say where a trace function is, and which program stops the trainers."""
+    place = {} if tracer is None else {"traced_by": tracer.place}
+    return place if stopped is None else {**place, "stopped_by": stopped.by}
 
 
 def _are_everywhere(lines: Collection[tuple[str, int]]) -> bool:

@@ -87,6 +87,7 @@ GAINS: Mapping[str, Estimate] = {
     # Python.
     "optimizer.on_gpu": estimates.value("share", 0.0),
     "profiling.record_few_steps": estimates.without_profiling,
+    "profiling.stop_tracer": estimates.value("share", 0.8),
     "profiling.stop_tracing_memory": estimates.without_tracing,
     "profiling.stop_tracing": estimates.without_tracing,
     "profiling.no_anomaly_detection": estimates.known_part(1.0, least=0.5),

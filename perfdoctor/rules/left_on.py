@@ -24,6 +24,9 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
     profiling = case.mean_of("own_profiling")
     if profiling >= thresholds.REPORTED_SHARE:
         yield advise("profiling.record_few_steps", share=profiling)
+    stopped = case.number("stopped") or 0.0
+    if stopped >= thresholds.REPORTED_SHARE:
+        yield advise("profiling.stop_tracer", tracer=str(case.settings["stopped_by"]), share=stopped)
     tracing = case.number("tracing") or 0.0
     if tracing >= thresholds.REPORTED_SHARE:
         yield advise("profiling.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)

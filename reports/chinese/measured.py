@@ -20,6 +20,7 @@ _THREADS = {
     "gradients set to zero, and added to, in main threads": "主线程把梯度清零并往上累加",
     "memory being filled with one number elsewhere in main threads": "主线程在别处把内存填成同一个数",
     "main threads below a compiled model's call, in what runs as written": "主线程在已编译模型中仍按原样运行的部分",
+    "main threads stopped by another program that traces them": "主线程被跟踪它的另一个程序暂停",
     "tracemalloc at work in main threads": "主线程中 tracemalloc 所占",
     "convolutions that oneDNN does not do": "不由 oneDNN 完成的卷积",
     "trainer{} preparing what all steps of a pass over the data share": "训练进程{}准备整个 epoch 共用的内容",

@@ -27,6 +27,13 @@ def stop_tracing(*, line: str, share: float) -> Fix:
     )
 
 
+def stop_tracer(*, tracer: str, share: float) -> Fix:
+    return fix(
+        f"不在 {tracer} 下运行",
+        f"主线程有 {percent(share)} 的时间被 {tracer} 暂停：它要查看每一次系统调用（ptrace）。",
+    )
+
+
 def stop_tracing_memory(*, share: float) -> Fix:
     return fix(
         "运行时关掉 tracemalloc",

@@ -64,6 +64,7 @@ NAMES = {
     "traced_by": "每一行或每次调用时执行",
     "filled_at": "把内存填成同一个数的位置",
     "indexed_at": "逐个取出张量各部分的位置",
+    "stopped_by": "正在跟踪它的程序",
     "uncompiled_at": "torch.compile 没有编译的部分",
 }
 # Before the name of a mount point, of a device, of an environment variable.

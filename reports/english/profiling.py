@@ -32,6 +32,15 @@ def stop_tracing(*, line: str, share: float) -> Fix:
     )
 
 
+def stop_tracer(*, tracer: str, share: float) -> Fix:
+    return Fix(
+        f"Run without {tracer}",
+        f"{percent(share)} of the time the main thread is stopped by {tracer}, which looks at each of its system calls "
+        "(ptrace).",
+        "python train.py   # without it; with perfdoctor attach PID nothing has to run in the job",
+    )
+
+
 def stop_tracing_memory(*, share: float) -> Fix:
     return Fix(
         "Run without tracemalloc",

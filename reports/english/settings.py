@@ -64,6 +64,7 @@ NAMES = {
     "traced_by": "Calls at each line or call",
     "filled_at": "Memory filled with one number",
     "indexed_at": "Parts of a tensor taken one by one",
+    "stopped_by": "Traced by another program",
     "uncompiled_at": "Left out by torch.compile",
 }
 # Before the name of a mount point, of a device, of an environment variable.

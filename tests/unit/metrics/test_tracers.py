@@ -4,7 +4,8 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.machine_code import code_of_trainers
-from perfdoctor.metrics.tracers import Tracer, find_tracer, tracing_memory
+from perfdoctor.metrics.tracers import Stopped, Tracer, find_tracer, stopped_by, tracing_memory
+from perfdoctor.recording.schema import TRACED_BY, Fact
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
@@ -40,6 +41,15 @@ def test_what_is_below_lines_of_libraries_everywhere_is_called_by_python() -> No
 )
 def test_what_a_library_calls_is_no_trace_function(called: Frame, below: tuple[Frame], lines: list[Frame]) -> None:
     assert find(called, *below, lines=lines) is None
+
+
+def test_a_program_that_stops_the_trainer_is_told_with_what_that_takes() -> None:
+    traced = [Fact(jobs.START, "waits", "pid:1", TRACED_BY, "70 strace")]
+    trainer = [*jobs.process(1), *jobs.stacks(1, (jobs.OWN,))]
+    trainer += jobs.thread(1, 1, "Rt", run=1.0)
+    for facts, found in ((traced, Stopped("strace", 0.5)), ([], None)):
+        with jobs.recorded([*trainer, *facts]) as recording:
+            assert stopped_by(JobTimeline(recording)) == (found and (found.by, pytest.approx(found.part, abs=0.01)))
 
 
 @pytest.mark.parametrize(("symbol", "part"), [("tracemalloc_alloc", 0.25), ("PyObject_Malloc", None)])

@@ -10,6 +10,7 @@ from tests.builders import jobs
 FILE, TORCH = "/job/train.py", "/v/lib/python3.11/site-packages/torch"
 LOOP, FORWARD = Frame(FILE, "main", 20), Frame(FILE, "Net.forward", 7)
 COMPILED = Frame(f"{TORCH}/_dynamo/eval_frame.py", "_TorchDynamoContext.__call__.<locals>.compile_wrapper", 9)
+LEFT_ALONE = Frame(COMPILED.file, "DisableContext.__call__.<locals>._fn", 9)
 LAYER = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.forward", 134)
 RUNS = Frame(f"{TORCH}/_functorch/_aot_autograd/runtime_wrappers.py", "runtime_wrapper", 3)
 GRAPH = Frame("<eval_with_key>.12", "forward", 5)
@@ -23,6 +24,7 @@ GRAPH = Frame("<eval_with_key>.12", "forward", 5)
         ([(LOOP, COMPILED, FORWARD, GRAPH, LAYER), (LOOP,)], None),
         ([(LOOP, COMPILED, FORWARD), (LOOP,)], None),  # guards and what is between graphs
         ([(LOOP, FORWARD, LAYER), (LOOP,)], None),  # nothing is compiled
+        ([(LOOP, LEFT_ALONE, FORWARD, LAYER), (LOOP,)], None),  # torch's own checkpointing, for instance
         ([(LOOP, COMPILED, FORWARD, LAYER), (LOOP, COMPILED, FORWARD, RUNS), (LOOP, COMPILED, RUNS)], None),
     ],
 )

@@ -365,6 +365,12 @@ def test_what_makes_all_python_slow_is_named_wherever_python_works(cause: str) -
     assert "Unset PYTHONMALLOC" not in titles(finding(cause, settings={"env.PYTHONMALLOC": "malloc"}))
 
 
+def test_a_program_that_traces_the_job_is_told_with_what_it_takes() -> None:
+    found = finding("cpu.input_preprocessing", numbers={"stopped": 0.4}, settings={"stopped_by": "strace"})
+    assert titles(found)[0] == "Run without strace"
+    assert found.fixes[0].predicted_speedup == pytest.approx(1 / 0.6)
+
+
 def test_metrics_in_python_are_told_to_be_computed_more_rarely() -> None:
     """They lead to no gradients, so what they take can be left out of most steps; what leads to some can be cheaper."""
     line, numbers = "train.py:7 distance", {"interpreter_code": 0.9}

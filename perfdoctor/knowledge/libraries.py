@@ -180,7 +180,7 @@ CHECKPOINTING = re.compile(
     rf"/torch/utils/checkpoint\.py$|{INSTALLED}/(?:deepspeed/runtime/activation_checkpointing|fairscale/nn/checkpoint)/"
 )
 
-# What clears gradients: Optimizer.zero_grad, Module.zero_grad, and what Lightning and others call by that name.
+# What clears gradients, a module's or an optimizer's.
 CLEARS = meaning(r"torch/(?:optim/optimizer|nn/modules/module)\.py", "zero_grad", "")
 # The call of a model that torch.compile was given, and what of it runs compiled or is being compiled: what backends
 # have made, graphs that a backend takes as they are (torch.fx), and all that Dynamo and Inductor do before.

@@ -64,7 +64,7 @@ def _fill_less(case: Case) -> Iterator[Advice]:
     """Fewer zeros: parts of a tensor that are taken at once have one gradient, and what is filled can be kept."""
     running = case.number("trainer_running") or 0.0
     if (filling := (case.number("filling") or 0.0) * running) >= thresholds.REPORTED_SHARE:
-        yield advise("arithmetic.fill_less", line=str(case.settings["filled_at"]), share=filling)
+        yield advise("arithmetic.fill_less", line=str(case.settings.get("filled_at", "")), share=filling)
     if (clearing := (case.number("clearing") or 0.0) * running) >= thresholds.REPORTED_SHARE:
         yield advise("arithmetic.drop_gradients", share=clearing)
     place, zeros = case.settings.get("indexed_at"), _of_zeros(case)

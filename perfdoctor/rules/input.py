@@ -8,7 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, PROGRAMS, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.left_on import stop_debugging
+from perfdoctor.rules.left_on import stop_watching
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import freed_without_workers, no_more_workers, plan_workers, worker_fixes
 
@@ -42,7 +42,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     share, below = case.share(INPUT_PREPROCESSING), case.below.get(INPUT_PREPROCESSING, {})
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), "programs" if _runs_programs(case) else _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
-    yield from stop_debugging(case)
+    yield from stop_watching(case)
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     per_pass = None if case.depends_on_steps else case.settings.get("per_pass_at")
     if per_pass is not None:

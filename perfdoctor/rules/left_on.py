@@ -18,9 +18,14 @@ def unset(case: Case, name: str, why: Message) -> list[Advice]:
 
 
 def stop_debugging(case: Case) -> Iterator[Advice]:
-    """Takes away what is for debugging and slows down whatever Python does."""
+    """Takes away what is for debugging and slows down operators, and all that Python does."""
     if detects_anomalies(case):
         yield advise("profiling.no_anomaly_detection")
+    yield from stop_watching(case)
+
+
+def stop_watching(case: Case) -> Iterator[Advice]:
+    """Takes away what slows down all that Python does, whatever that is for."""
     profiling = case.mean_of("own_profiling")
     if profiling >= thresholds.REPORTED_SHARE:
         yield advise("profiling.record_few_steps", share=profiling)

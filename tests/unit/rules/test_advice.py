@@ -371,6 +371,17 @@ def test_a_program_that_traces_the_job_is_told_with_what_it_takes() -> None:
     assert found.fixes[0].predicted_speedup == pytest.approx(1 / 0.6)
 
 
+def test_anomaly_detection_slows_down_no_input() -> None:
+    below = {"traceback": 0.5}
+    assert "Turn anomaly detection off" in titles(finding("cpu.python_overhead", below=below))
+    assert "Turn anomaly detection off" not in titles(finding("cpu.input_preprocessing", below=below))
+
+
+def test_memory_that_is_filled_at_no_known_line_is_told_all_the_same() -> None:
+    numbers = {"filling": 0.3, "trainer_running": 1.0}
+    assert "Fill less memory" in titles(finding("cpu.model_compute", numbers=numbers))
+
+
 def test_metrics_in_python_are_told_to_be_computed_more_rarely() -> None:
     """They lead to no gradients, so what they take can be left out of most steps; what leads to some can be cheaper."""
     line, numbers = "train.py:7 distance", {"interpreter_code": 0.9}

@@ -1,4 +1,4 @@
-"""Calls of libraries that do again what was done before, or more than is used; by their last names."""
+"""Calls of libraries that do again what was done before, or more than is used; by their last names, or by frames."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,11 +18,11 @@ AVERAGED, DESCENDED, MADE_NEW = "averaged", "descended", "made_new"
 STACKED = "stacked"
 # And a backward pass goes through all rounds before it as well.
 CARRIED = "carried"
+# And attention is written out, product by product.
+WRITTEN_OUT = "written_out"
 # These are known by frames of torch, whatever the source looks like: layers are made anew in each step, distributions
 # check all that they are given, and a weight is computed anew each time that a loop asks for it.
 MODULES_MADE, CHECKED, COMPUTED_AGAIN = "modules_made", "checked", "computed_again"
-# And attention is written out, product by product.
-WRITTEN_OUT = "written_out"
 BY_FRAMES: Mapping[str, tuple[FrameMeaning, ...]] = {
     # torch.nn's layers, and what fills them with numbers
     MODULES_MADE: (meaning(r"torch/nn/modules/\w+\.py", "__init__", ""), meaning(r"torch/nn/init\.py", "", "")),

@@ -20,7 +20,7 @@ def unset(case: Case, name: str, why: Message) -> list[Advice]:
 def stop_debugging(case: Case) -> Iterator[Advice]:
     """Takes away what is for debugging and slows down operators, and all that Python does."""
     if detects_anomalies(case):
-        yield advise("profiling.no_anomaly_detection")
+        yield advise("left_on.no_anomaly_detection")
     yield from stop_watching(case)
 
 
@@ -28,20 +28,20 @@ def stop_watching(case: Case) -> Iterator[Advice]:
     """Takes away what slows down all that Python does, whatever that is for."""
     profiling = case.mean_of("own_profiling")
     if profiling >= thresholds.REPORTED_SHARE:
-        yield advise("profiling.record_few_steps", share=profiling)
+        yield advise("left_on.record_few_steps", share=profiling)
     stopped = case.number("stopped") or 0.0
     if stopped >= thresholds.REPORTED_SHARE:
-        yield advise("profiling.stop_tracer", tracer=str(case.settings["stopped_by"]), share=stopped)
+        yield advise("left_on.stop_tracer", tracer=str(case.settings["stopped_by"]), share=stopped)
     tracing = case.number("tracing") or 0.0
     if tracing >= thresholds.REPORTED_SHARE:
-        yield advise("profiling.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
+        yield advise("left_on.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
     of_memory = (case.number("tracing_memory") or 0.0) * (case.number("trainer_running") or 0.0)
     if of_memory >= thresholds.REPORTED_SHARE and not case.switched_on("PYTHONTRACEMALLOC"):
-        yield advise("profiling.stop_tracing_memory", share=of_memory)
+        yield advise("left_on.stop_tracing_memory", share=of_memory)
     if watcher := case.settings.get("watched_by"):
-        yield advise("profiling.stop_watching", watcher=watcher)
+        yield advise("left_on.stop_watching", watcher=watcher)
     for name in environment.debugging(case.variable):
-        yield from unset(case, name, say("profiling.debugging", name=name))
+        yield from unset(case, name, say("left_on.debugging", name=name))
 
 
 def detects_anomalies(case: Case) -> bool:

@@ -304,7 +304,7 @@ def _debugging(s: Situation) -> Iterator[Treatment]:
         yield Treatment(f"without {name}", advise("treat.unset", name=name), against, change, exact=True)
     if s.all("anomaly"):
         change = RunChange({"no_anomaly_detection": True})
-        advice, fixes = advise("treat.no_anomaly_detection"), ("profiling.no_anomaly_detection",)
+        advice, fixes = advise("treat.no_anomaly_detection"), ("left_on.no_anomaly_detection",)
         yield Treatment("no anomaly detection", advice, (causes.PYTHON_OVERHEAD,), change, exact=True, fixes=fixes)
 
 

@@ -803,7 +803,7 @@ def _collects(step: int) -> bool:
 
 @check
 def without_anomaly_detection_no_tracebacks_are_kept() -> None:
-    for id in ("profiling.no_anomaly_detection", "treat.no_anomaly_detection"):
+    for id in ("left_on.no_anomaly_detection", "treat.no_anomaly_detection"):
         torch.autograd.set_detect_anomaly(True)
         with contextlib.suppress(ValueError):
             run(id)

@@ -195,6 +195,15 @@ def by_computing_once(fix: Proposed) -> Gain:
     return Gain(share / 2, 0.9 * most, share + backward)
 
 
+def without_tracer(fix: Proposed) -> Gain:
+    """What the main thread is stopped for, and what each stop costs before and after it, while the thread runs.
+
+    Measured on a job that reads a file for each sample under strace: stopped for 0.41 of the time, 0.70 went without.
+    """
+    share = fix["share"]
+    return Gain(share, 1.5 * share, 2 * share)
+
+
 def without_tracing(fix: Proposed) -> Gain:
     """What the trace function takes, and what Python does to call it, a part of which shows elsewhere.
 

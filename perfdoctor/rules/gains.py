@@ -87,7 +87,7 @@ GAINS: Mapping[str, Estimate] = {
     # Python.
     "optimizer.on_gpu": estimates.value("share", 0.0),
     "left_on.record_few_steps": estimates.without_profiling,
-    "left_on.stop_tracer": estimates.value("share", 0.8),
+    "left_on.stop_tracer": estimates.without_tracer,
     "left_on.stop_tracing_memory": estimates.without_tracing,
     "left_on.stop_tracing": estimates.without_tracing,
     "left_on.no_anomaly_detection": estimates.known_part(1.0, least=0.5),

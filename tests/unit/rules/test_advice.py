@@ -368,7 +368,7 @@ def test_what_makes_all_python_slow_is_named_wherever_python_works(cause: str) -
 def test_a_program_that_traces_the_job_is_told_with_what_it_takes() -> None:
     found = finding("cpu.input_preprocessing", numbers={"stopped": 0.4}, settings={"stopped_by": "strace"})
     assert titles(found)[0] == "Run without strace"
-    assert found.fixes[0].predicted_speedup == pytest.approx(1 / 0.6)
+    assert found.fixes[0].predicted_speedup == pytest.approx(1 / (1 - 1.5 * 0.4))
 
 
 def test_anomaly_detection_slows_down_no_input() -> None:

@@ -37,8 +37,8 @@ from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings
-from perfdoctor.metrics.tracers import find_tracer, stopped_by, traced_by, tracing_memory
-from perfdoctor.metrics.uncompiled import find_uncompiled, uncompiled_at
+from perfdoctor.metrics.tracers import find_tracer, stopped_by, tracing_memory
+from perfdoctor.metrics.uncompiled import find_uncompiled
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.recording.schema import LoaderSample
@@ -134,7 +134,12 @@ def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -
     put(numbers, "tracing", None if tracer is None else tracer.part)
     put(numbers, "stopped", None if stopped is None else stopped.part)
     put(numbers, "uncompiled", None if uncompiled is None else uncompiled.part)
-    return {**traced_by(tracer, stopped), **uncompiled_at(uncompiled)}
+    places = {
+        "traced_by": tracer and tracer.place,
+        "stopped_by": stopped and stopped.by,
+        "uncompiled_at": uncompiled and uncompiled.place,
+    }
+    return {name: place for name, place in places.items() if place is not None}
 
 
 def _measure_computing(numbers: Numbers, job: JobTimeline) -> Mapping[str, str]:

@@ -28,7 +28,6 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
-    Symbol,
     ThreadSample,
     ThreadSeen,
     Unavailable,
@@ -106,7 +105,7 @@ def _stacks(recording: Recording) -> pd.DataFrame:
 
 
 def _code(recording: Recording) -> pd.DataFrame:
-    names = {(one.image, one.offset): one.symbol for one in recording.rows(Symbol)}
+    names = recording.symbols
     frame = _timed(recording, CodeSample)
     offsets = frame.pop("offset")
     found = zip(frame["image"], offsets, frame["symbol"], strict=True)

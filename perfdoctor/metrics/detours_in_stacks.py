@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.detours import BY_FRAMES, COMPUTED_AGAIN, FREED, MODULES_MADE
-from perfdoctor.knowledge.frames import Frame, FrameMeaning, calls_model, is_own
+from perfdoctor.knowledge.detours import BY_FRAMES, COMPUTED_AGAIN, FREED
+from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.metrics.own_detours import CostlyDetour, Piece, cause_of
+from perfdoctor.metrics.own_loops import in_loop_of_model
 from perfdoctor.recording.own_source import SourceLoop, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
@@ -33,34 +35,47 @@ def find_in_stacks(
         at_work: the fraction of the wall time in which main threads do not queue for a core.
     """
     spent, in_loops = stacks.spent_ns(trainers), lines_of(loops)
-    for way, rows in BY_FRAMES.items() if spent.total else ():
-        asked, lines, made = Amounts[str](), Amounts[str](), Amounts[str]()
-        for number, amount in spent.items():
-            frames, location = stacks.frames[number], stacks.locations[number]
-            depth = _asks(frames, rows) if location.is_in_step else None
-            if depth is None:
-                continue
-            frame = frames[depth]
-            of_loop = (frame.file, frame.line) in in_loops and calls_model(frames[:depth])
-            if way == COMPUTED_AGAIN and not of_loop:
-                continue
-            asked[place_of(frame)] += amount
-            lines[location.line] += amount
-            made[_class_made(frames[depth + 1]) if way == MODULES_MADE else ""] += amount
+    seen = {way: _Seen() for way in BY_FRAMES}
+    for number, amount in spent.items():
+        frames, location = stacks.frames[number], stacks.locations[number]
+        for way, depth in _asked(frames) if location.is_in_step else ():
+            if way != COMPUTED_AGAIN or in_loop_of_model(frames, depth, in_loops):
+                seen[way].asked[place_of(frames[depth])] += amount
+                seen[way].lines[location.line] += amount
+                seen[way].made[_class_made(frames[depth + 1])] += amount
+    for way, place in seen.items():
         likely = FREED[way].likely if way in FREED else 1.0
-        if likely * asked.total >= thresholds.REPORTED_SHARE * spent.total:
-            pieces = tuple(Piece(name, "", "") for name in made if name)
-            share = at_work * asked.total / spent.total
-            yield CostlyDetour(
-                way, max(asked, key=asked.__getitem__), frozenset(lines), pieces, share, cause_of(lines, own)
-            )
+        if place.asked and likely * place.asked.total >= thresholds.REPORTED_SHARE * spent.total:
+            line, share = max(place.asked, key=place.asked.__getitem__), at_work * place.asked.total / spent.total
+            pieces = tuple(Piece(name, "", "") for name in place.made if name)
+            yield CostlyDetour(way, line, frozenset(place.lines), pieces, share, cause_of(place.lines, own))
 
 
-def _asks(frames: Sequence[Frame], rows: Collection[FrameMeaning]) -> int | None:
-    """Where on a stack the job's own code asks for it: of what is made, for the outermost."""
-    first = next((depth for depth, frame in enumerate(frames) if any(row.matches(frame) for row in rows)), 0)
-    own = (depth for depth in range(first) if is_own(frames[depth]) and frames[depth].simple_name != _MAKES)
-    return max(own, default=None)
+class _Seen:
+    """What trainers did in one such detour: where it was asked for, the innermost lines, and the classes made."""
+
+    def __init__(self) -> None:
+        self.asked = Amounts[str]()
+        self.lines = Amounts[str]()
+        self.made = Amounts[str]()
+
+
+def _asked(frames: Sequence[Frame]) -> Iterator[tuple[str, int]]:
+    """The detours that a stack is in, and where on it the job's own code asks: of what is made, for the outermost."""
+    begun: dict[str, int] = {}
+    for depth, frame in enumerate(frames):
+        if way := _way_of(frame):
+            begun.setdefault(way, depth)
+    for way, first in begun.items():
+        own = (depth for depth in range(first) if is_own(frames[depth]) and frames[depth].simple_name != _MAKES)
+        if (asks := max(own, default=None)) is not None:
+            yield way, asks
+
+
+@lru_cache(maxsize=4096)
+def _way_of(frame: Frame) -> str:
+    """The detour that a frame is in; "" for none."""
+    return next((way for way, rows in BY_FRAMES.items() if any(row.matches(frame) for row in rows)), "")
 
 
 def _class_made(frame: Frame) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import calls_model
 from perfdoctor.knowledge.libraries import CLEARS
 from perfdoctor.knowledge.symbols import adds, fills
 from perfdoctor.metrics.machine_code import SeenCode, part_of
+from perfdoctor.metrics.own_loops import in_loop_of_model
 from perfdoctor.recording.own_source import lines_of
-from perfdoctor.recording.schema import CodeSample, Symbol
+from perfdoctor.recording.schema import CodeSample
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
 from perfdoctor.timeline.job import JobTimeline
@@ -54,7 +54,7 @@ def filled_memory(job: JobTimeline, code: Collection[SeenCode]) -> FilledMemory 
 
 def _by_place(job: JobTimeline) -> FilledMemory:
     by_tid = {main.tid: one for one in job.processes.trainers if (main := job.threads.main(one.pid)) is not None}
-    named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
+    named = job.recording.symbols
     columns = job.recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
     whole, found = 0, []
     for time_ns, tid, image, offset, symbol in zip(*columns, strict=True):
@@ -104,6 +104,6 @@ def _indexed_at(job: JobTimeline) -> str:
         if job.stacks.locations[number].phase == "forward":
             frames = job.stacks.frames[number]
             for depth, frame in enumerate(frames):
-                if (frame.file, frame.line) in in_loops and calls_model(frames[:depth]):
+                if in_loop_of_model(frames, depth, in_loops):
                     seen[place_of(frame)] += amount
     return max(seen, key=seen.__getitem__, default="")

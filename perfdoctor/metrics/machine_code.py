@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.recording.schema import CodeSample, Symbol
+from perfdoctor.recording.schema import CodeSample
 from perfdoctor.timeline.job import JobTimeline
 
 
@@ -29,7 +29,7 @@ def code_of_trainers(job: JobTimeline) -> list[SeenCode]:
     """The functions that the main threads of all trainers were seen in."""
     mains = [job.threads.main(trainer.pid) for trainer in job.processes.trainers]
     tids = {main.tid for main in mains if main is not None}
-    named = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
+    named = job.recording.symbols
     found: Counter[tuple[str, str]] = Counter()
     columns = job.recording.columns(CodeSample, "tid", "image", "offset", "symbol")
     for (tid, image, offset, symbol), times in Counter(zip(*columns, strict=True)).items():

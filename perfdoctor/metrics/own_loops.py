@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame, is_own, package_of
+from perfdoctor.knowledge.frames import Frame, calls_model, is_own, package_of
 from perfdoctor.knowledge.libraries import CELLS
 from perfdoctor.recording.own_source import SourceLoop
 from perfdoctor.timeline.amounts import Amounts
@@ -35,6 +35,18 @@ class CostlyLoop:
     carries: bool = False
     cell: str = ""
     computes: float = 0.0
+
+
+def in_loop_of_model(frames: Sequence[Frame], depth: int, in_loops: Collection[tuple[str, int]]) -> bool:
+    """Whether a frame of a stack is at a line of some loops, below a call of the model: none that trains goes there.
+
+    Args:
+        frames: outermost call first.
+        depth: of the frame.
+        in_loops: lines, each with its file.
+    """
+    frame = frames[depth]
+    return (frame.file, frame.line) in in_loops and calls_model(frames[:depth])
 
 
 class OwnLoops:

@@ -9,7 +9,7 @@ What is written in a library calls the job's own functions at a few lines: a lay
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -98,12 +98,6 @@ def find_tracer(stacks: Stacks, trainers: Collection[int]) -> Tracer | None:
     if most is None:
         return None
     return Tracer(max(places[most], key=places[most].__getitem__), places[most].total / spent.total)
-
-
-def traced_by(tracer: Tracer | None, stopped: Stopped | None) -> Mapping[str, str]:
-    """The settings that say where a trace function is, and which program stops the trainers."""
-    place = {} if tracer is None else {"traced_by": tracer.place}
-    return place if stopped is None else {**place, "stopped_by": stopped.by}
 
 
 def _are_everywhere(lines: Collection[tuple[str, int]]) -> bool:

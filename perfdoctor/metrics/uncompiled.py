@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
@@ -46,11 +46,6 @@ def find_uncompiled(stacks: Stacks, trainers: Collection[int]) -> Uncompiled | N
     if not given or places.total < least:
         return None
     return Uncompiled(max(places, key=places.__getitem__), places.total / spent.total)
-
-
-def uncompiled_at(found: Uncompiled | None) -> Mapping[str, str]:
-    """The setting that says where it is."""
-    return {} if found is None else {"uncompiled_at": found.place}
 
 
 def _left_out(frames: Sequence[Frame]) -> str:

@@ -29,6 +29,7 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     StackSegment,
+    Symbol,
     ThreadSeen,
 )
 from perfdoctor.recording.stack_segments import left_stacks
@@ -173,6 +174,11 @@ class Recording:
     def facts(self) -> dict[tuple[str, str], str]:
         """What is known by subject and name, as it was last seen."""
         return {(fact.subject, fact.name): fact.value for fact in self.rows(Fact)}
+
+    @cached_property
+    def symbols(self) -> dict[tuple[str, int], str]:
+        """Names of functions by image and offset, as they were looked up after samples of machine code were taken."""
+        return {(row.image, row.offset): row.symbol for row in self.rows(Symbol)}
 
     @cached_property
     def processes(self) -> dict[int, ProcessSeen]:

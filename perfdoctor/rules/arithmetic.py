@@ -48,33 +48,27 @@ def _allow_instructions(case: Case) -> Iterator[Advice]:
 
 
 def _use_onednn(case: Case) -> Iterator[Advice]:
-    part = (case.number("without_onednn") or 0.0) * (case.number("trainer_running") or 0.0)
+    part = case.of_running("without_onednn")
     if part >= thresholds.REPORTED_SHARE:
         yield advise("arithmetic.use_onednn", part=part)
 
 
 def _reduce_at_once(case: Case) -> Iterator[Advice]:
     """Reductions of few elements each as operations on whole tensors, where torch has them number by number."""
-    part = (case.number("reducing_by_number") or 0.0) * (case.number("trainer_running") or 0.0)
+    part = case.of_running("reducing_by_number")
     if without_neighbours(case, 2 * part) >= thresholds.REPORTED_SHARE:  # as much goes beside it, at least
         yield advise("arithmetic.reduce_at_once", part=part)
 
 
 def _fill_less(case: Case) -> Iterator[Advice]:
     """Fewer zeros: parts of a tensor that are taken at once have one gradient, and what is filled can be kept."""
-    running = case.number("trainer_running") or 0.0
-    if (filling := (case.number("filling") or 0.0) * running) >= thresholds.REPORTED_SHARE:
+    if (filling := case.of_running("filling")) >= thresholds.REPORTED_SHARE:
         yield advise("arithmetic.fill_less", line=str(case.settings.get("filled_at", "")), share=filling)
-    if (clearing := (case.number("clearing") or 0.0) * running) >= thresholds.REPORTED_SHARE:
+    if (clearing := case.of_running("clearing")) >= thresholds.REPORTED_SHARE:
         yield advise("arithmetic.drop_gradients", share=clearing)
-    place, zeros = case.settings.get("indexed_at"), _of_zeros(case)
+    place, zeros = case.settings.get("indexed_at"), case.of_running("gradients_of_zeros")
     if zeros >= thresholds.REPORTED_SHARE and (place or case.settings.get("embeddings") != "yes"):
         yield advise("arithmetic.take_parts_at_once", line=str(place or ""), share=zeros)
-
-
-def _of_zeros(case: Case) -> float:
-    """What gradients that are zeros for the most part take, in parts of the wall time."""
-    return (case.number("gradients_of_zeros") or 0.0) * (case.number("trainer_running") or 0.0)
 
 
 def _keep_activations(case: Case) -> Iterator[Advice]:
@@ -100,7 +94,7 @@ def _update_touched_rows(case: Case) -> Iterator[Advice]:
     exchange such gradients in another way.
     """
     update, alone = _of_update(case), len(case.trainers) == 1
-    zeros = 0.0 if "indexed_at" in case.settings else _of_zeros(case)  # or those are of the parts
+    zeros = 0.0 if "indexed_at" in case.settings else case.of_running("gradients_of_zeros")  # or those are of the parts
     if case.settings.get("embeddings") == "yes" and alone and not case.loop and update + zeros >= thresholds.OF_TABLES:
         yield advise("optimizer.sparse_tables", share=update, zeros=zeros)
 

@@ -178,6 +178,10 @@ class Case:
         value = self.settings.get(f"env.{name}")
         return None if value is None else str(value)
 
+    def of_running(self, name: str) -> float:
+        """A part of the samples of running main threads, in parts of the wall time; 0 where it was not measured."""
+        return (self.number(name) or 0.0) * (self.number("trainer_running") or 0.0)
+
     def switched_on(self, name: str) -> bool:
         """Whether an environment variable is set to something that means yes."""
         return switched_on(self.variable(name))

@@ -35,7 +35,7 @@ def stop_watching(case: Case) -> Iterator[Advice]:
     tracing = case.number("tracing") or 0.0
     if tracing >= thresholds.REPORTED_SHARE:
         yield advise("left_on.stop_tracing", line=str(case.settings["traced_by"]), share=tracing)
-    of_memory = (case.number("tracing_memory") or 0.0) * (case.number("trainer_running") or 0.0)
+    of_memory = case.of_running("tracing_memory")
     if of_memory >= thresholds.REPORTED_SHARE and not case.switched_on("PYTHONTRACEMALLOC"):
         yield advise("left_on.stop_tracing_memory", share=of_memory)
     if watcher := case.settings.get("watched_by"):

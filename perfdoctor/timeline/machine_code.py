@@ -10,7 +10,7 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind, classify, reduces_by_number, walks
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CodeSample, Symbol
+from perfdoctor.recording.schema import CodeSample
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CodeSamples:
     def read(cls, recording: Recording) -> CodeSamples:
         """Those of a recording, with the names that were looked up after they were taken."""
         times, tids, *where = recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
-        known = _Kinds({(row.image, row.offset): row.symbol for row in recording.rows(Symbol)})
+        known = _Kinds(recording.symbols)
         places = [*zip(*where, strict=True)]
         kinds = np.array([known[place] for place in places], dtype=object)
         by_number = sum(place in known.by_number for place in places) if known.by_number else 0

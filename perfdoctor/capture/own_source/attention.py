@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from perfdoctor.capture.own_source.syntax import factors_of, only_target
 from perfdoctor.knowledge.detours import BATCHED_PRODUCTS, SOFTMAX, TURNS
 from perfdoctor.results.edits import last_name
 
@@ -40,26 +41,21 @@ def find_attention(statements: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, a
     kept: set[str] = set()  # names of weights
     on_the_way: list[ast.stmt] = []
     found: list[tuple[ast.stmt, ast.stmt, tuple[str, str, str]]] = []
-    simple = [one for one in statements if isinstance(one, ast.Assign | ast.Return) and one.value is not None]
-    for statement in sorted(simple, key=lambda one: one.lineno):
-        made = _made_by(statement.value, known, statement)  # type: ignore[arg-type]
+    for statement in sorted(statements, key=lambda one: one.lineno):
+        if not isinstance(statement, ast.Assign | ast.Return) or statement.value is None:
+            continue
+        made = _made_by(statement.value, known, statement)
         on_the_way += [statement] if made else []
         if made and made.values:
             found.append((made.begun, statement, (made.queries, made.keys, made.values)))
-        elif name := _target(statement):
-            known.pop(name, None)
+        elif isinstance(target := only_target(statement), ast.Name):
+            known.pop(target.id, None)
             if made:
-                known[name] = made
-                kept |= {name} if made.weighted else set()
+                known[target.id] = made
+                kept |= {target.id} if made.weighted else set()
     others = [one for one in statements if one not in on_the_way]
     if not _reads(others, kept) and all(_reads([last], kept) <= 1 for _, last, _ in found):
         yield from found
-
-
-def _target(statement: ast.stmt) -> str:
-    """The name that a statement gives its value, if it is one."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
 
 
 def _reads(statements: Iterable[ast.stmt], names: Collection[str]) -> int:
@@ -73,7 +69,7 @@ def _made_by(node: ast.AST, known: dict[str, _Made], statement: ast.stmt) -> _Ma
     """What an expression makes of attention; what else is done to it on the way, masks and scales, changes nothing."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
-    if (factors := _factors(node)) is not None:
+    if (factors := factors_of(node, BATCHED_PRODUCTS)) is not None:
         left, right = factors
         if (keys := _turned(right)) is not None:
             return _Made(statement, ast.unparse(left), ast.unparse(keys))
@@ -84,18 +80,6 @@ def _made_by(node: ast.AST, known: dict[str, _Made], statement: ast.stmt) -> _Ma
     if made and isinstance(node, ast.Call) and last_name(node.func) in SOFTMAX:
         return made._replace(weighted=True)
     return made
-
-
-def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Both factors of a product of matrices."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return node.left, node.right
-    if not isinstance(node, ast.Call) or last_name(node.func) not in BATCHED_PRODUCTS:
-        return None
-    if len(node.args) == 2:
-        return node.args[0], node.args[1]
-    alone = len(node.args) == 1 and isinstance(node.func, ast.Attribute)
-    return (node.func.value, node.args[0]) if alone and isinstance(node.func, ast.Attribute) else None
 
 
 def _turned(node: ast.expr) -> ast.expr | None:

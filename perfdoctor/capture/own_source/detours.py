@@ -12,7 +12,16 @@ from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.made_again import find_made_again
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Function, Loop, Place, names_in, names_stored
+from perfdoctor.capture.own_source.syntax import (
+    RUN_ELSEWHERE,
+    Function,
+    Loop,
+    Place,
+    factors_of,
+    names_in,
+    names_stored,
+    only_target,
+)
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
     CARRIED,
@@ -88,13 +97,6 @@ def _simple(statement: ast.stmt) -> ast.expr | None:
     return statement.value if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) else None
 
 
-def _target(statement: ast.stmt) -> ast.expr | None:
-    """The only place that a statement gives a value."""
-    if isinstance(statement, ast.Assign):
-        return statement.targets[0] if len(statement.targets) == 1 else None
-    return statement.target if isinstance(statement, ast.AnnAssign) else None
-
-
 def _of_statement(statement: ast.stmt, layers: set[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The detours that show in one statement."""
     value = _simple(statement)
@@ -112,7 +114,7 @@ def _copied(statement: ast.stmt, scope: ast.AST) -> tuple[str, str] | None:
 
     A name of a function's own has to be there before.
     """
-    target, call = _target(statement), _simple(statement)
+    target, call = only_target(statement), _simple(statement)
     if not isinstance(target, Place) or not isinstance(call, ast.Call) or last_name(call.func) not in COPIES:
         return None
     if len(call.args) != 1 or not isinstance(call.args[0], Place | ast.Call):
@@ -155,15 +157,9 @@ def _listed(node: ast.AST) -> tuple[str, str, str] | None:
 
 def _index_of_product(node: ast.AST) -> tuple[str, str] | None:
     """The table and the indices of a product of ones and zeros with a table."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        left, right = node.left, node.right
-    elif isinstance(node, ast.Call) and last_name(node.func) in PRODUCTS:
-        factors = [*([node.func.value] if isinstance(node.func, ast.Attribute) else []), *node.args][-2:]
-        if len(factors) != 2:
-            return None
-        left, right = factors
-    else:
+    if (factors := factors_of(node, PRODUCTS)) is None:
         return None
+    left, right = factors
     while isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr in CONVERTS:
         left = left.func.value
     if isinstance(left, ast.Call) and last_name(left.func) in ONES_OF_INDEX and left.args:
@@ -175,7 +171,7 @@ def _layers(tree: ast.Module) -> set[str]:
     """The places of layers, ``self.head``, that do the same to each position; not those that put out one number."""
     found, others = set[str](), set[str]()
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and isinstance(target := _target(node), ast.Attribute):
+        if isinstance(node, ast.stmt) and isinstance(target := only_target(node), ast.Attribute):
             call = _simple(node)
             one = isinstance(call, ast.Call) and last_name(call.func) in BY_POSITION and not _puts_out_one(call)
             (found if one else others).add(ast.unparse(target))
@@ -205,7 +201,7 @@ def _indexed_late(node: ast.AST, layers: set[str]) -> tuple[str, str] | None:
 
 def _joined(statement: ast.stmt, scope: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
     """That a statement joins what it keeps with what is new, and keeps that."""
-    target, value = _target(statement), _simple(statement)
+    target, value = only_target(statement), _simple(statement)
     if not isinstance(target, Place) or value is None:
         return
     cut, call = _within(value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+
+from perfdoctor.results.edits import last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -34,6 +36,23 @@ def targets_of(statement: ast.AST) -> list[ast.expr]:
 def names_given(statement: ast.AST) -> set[str]:
     """All names in what a statement gives values to, those of what it writes into included."""
     return {name for target in targets_of(statement) for name in names_in(target)}
+
+
+def only_target(statement: ast.stmt) -> ast.expr | None:
+    """The only place that an assignment gives a value."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets[0] if len(statement.targets) == 1 else None
+    return statement.target if isinstance(statement, ast.AnnAssign) else None
+
+
+def factors_of(node: ast.AST, products: Collection[str]) -> tuple[ast.expr, ast.expr] | None:
+    """Both factors of a product of matrices, ``a @ b``, or of a call by one of some names."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return node.left, node.right
+    if not isinstance(node, ast.Call) or last_name(node.func) not in products:
+        return None
+    factors = [*([node.func.value] if isinstance(node.func, ast.Attribute) else []), *node.args][-2:]
+    return (factors[0], factors[1]) if len(factors) == 2 else None
 
 
 def yields(node: ast.AST) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from perfdoctor.knowledge.versions import Since
+
 Part = Literal["findings", "verdict", "breakdown", "evidence", "fixes", "ranks", "series", "not_examined"]
 """What of a diagnosis can be had as a DataFrame."""
 
@@ -95,11 +97,15 @@ class OwnCode:
         calls: of which it is clear that advice is about them, at most one of each kind.
         command: by which the job was started; "" where that could not be typed again.
         loader_arguments: of whoever makes a loader for the job, by those of a ``DataLoader``; empty where the job does.
+        torch: the version of PyTorch that runs it; "" where that is not known.
+        missing: what that version does not have yet.
     """
 
     calls: tuple[OwnCall, ...] = ()
     command: str = ""
     loader_arguments: Mapping[str, str] = field(default_factory=dict)
+    torch: str = ""
+    missing: tuple[Since, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, NotExamined
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, NotExamined, OwnCode
 from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.changes_in_place import in_own_code
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
@@ -71,9 +71,18 @@ def worded_fix(fix: Fix | Advice) -> Fix:
     words: Fix = _words(fix.message, catalogue().package)
     if not words.change:  # code is written once, and its comments are looked up
         words = replace(words, change=_commented(_words(fix.message, _SOURCE).change))
-    words = replace(words, change=in_own_code(words.change, fix.own))
+    words = replace(words, change=_with_versions(in_own_code(words.change, fix.own), fix.own))
     gain, between = fix.predicted_speedup, fix.speedup_range
     return replace(words, predicted_speedup=gain, speedup_range=between, changes_step=fix.changes_step)
+
+
+def _with_versions(change: str, own: OwnCode) -> str:
+    """A change with what it calls that the job's own PyTorch does not have yet."""
+    missing = (part for part in own.missing if part.code.search(change))
+    needs = (
+        label("needs_torch", name=part.name, since="{}.{}".format(*part.torch), torch=own.torch) for part in missing
+    )
+    return "\n".join((change, *needs))
 
 
 def _commented(code: str) -> str:

@@ -17,7 +17,7 @@ from perfdoctor.rules.confidence import agreement, most_confidence, share_ranges
 from perfdoctor.rules.gains import freed
 from perfdoctor.rules.stragglers import late_shares, straggler
 from perfdoctor.rules.stretches import single_stretches
-from perfdoctor.rules.verdict import decide, imbalance, ordinary_causes
+from perfdoctor.rules.verdict import decide, imbalance, least_shares
 
 
 def build(
@@ -47,14 +47,12 @@ def build(
     findings, broken = find(case)
     if missing is not None:
         findings = []  # where nobody trains there is no step that a cause could cost time
-    ordinary = ordinary_causes(findings, level)
-    first = missing or decide(
-        case.shares, accounts, level, ordinary=ordinary, late_ranks_explained=late_ranks_explained
-    )
+    least = least_shares(findings, level)
+    first = missing or decide(case.shares, accounts, level, least=least, late_ranks_explained=late_ranks_explained)
     if isinstance(first, NoVerdict):
         verdict = Verdict(None, None, 0.0, 0.0, 1.0, first.straggler_rank, level, first.summary, first)
     else:
-        sure = float(min(agreement(accounts, first, level, ordinary), most_confidence(case, first, level)))
+        sure = float(min(agreement(accounts, first, level, least), most_confidence(case, first, level)))
         verdict = _verdict(first, case, accounts, findings, level, sure)
     # The verdict's finding comes first, then other bottlenecks, then what is none, each by its share.
     findings.sort(key=lambda found: (found.cause != verdict.cause, CAUSES[found.cause].healthy, -found.share))

@@ -67,7 +67,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
-        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), job, case.loop),
+        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), job, case),
         ranks=ranks,
         steps={**ranks[0]["steps"], **({"trial": trial.as_json()} if trial else {})} if ranks else {},
         not_examined=unseen,
@@ -126,7 +126,7 @@ def describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
         "processes": len(job.processes.by_pid),
         "trainers": len(job.processes.trainers),
         "world_size": job.processes.world_size,
-        **_versions(job),
+        **case.versions,
         **_neighbours(case),
         "settings": dict(case.settings),
     }
@@ -136,17 +136,6 @@ def _followed(accounts: Sequence[Account]) -> dict[str, int]:
     """How many samples of trainers there are and how many were followed, where these stand for all."""
     seen, followed = sum(account.sampled for account in accounts), sum(len(account.samples) for account in accounts)
     return {"samples": seen, "followed_samples": followed} if followed < seen else {}
-
-
-def _versions(job: JobTimeline) -> dict[str, str]:
-    """Of Python and torch, in the first trainer of which they were read."""
-    found: dict[str, str] = {}
-    for trainer in job.processes.trainers:
-        for what in ("python", "torch"):
-            version = job.recording.facts.get((f"pid:{trainer.pid}", f"{what}_version"))
-            if version is not None:
-                found.setdefault(what, version)
-    return found
 
 
 def _neighbours(case: Case) -> dict[str, float]:

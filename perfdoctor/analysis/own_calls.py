@@ -8,31 +8,37 @@ from dataclasses import replace
 
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER, LOADERS, SAME_ARGUMENTS
+from perfdoctor.knowledge.versions import missing_parts
 from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.rules.case import Case
 from perfdoctor.timeline.job import JobTimeline
 
 # Nothing in it that a shell would read, and a script or module that can be started again: no notebook's kernel.
 _TYPED = re.compile(r"(?=.*(?:\.py|\s-m \S+)(?:\s|$))(?!.*\s-c\s)(?!.*ipykernel)[\w./=:,@%+ -]{1,300}")
 
 
-def read_own_code(job: JobTimeline, loop: str = "", *, of_training: bool = True) -> OwnCode:
+def read_own_code(job: JobTimeline, loop: str = "", torch: str = "", *, of_training: bool = True) -> OwnCode:
     """What the recording holds of it.
 
     Args:
         job: that was watched.
         loop: whose training loop it runs, as ``perfdoctor.rules.case.Case.loop``.
+        torch: the version of PyTorch that it runs; "" where that is not known.
         of_training: of loaders with the one that the loop which trains goes over, else with one that it does not.
     """
     made = LOADER_OF_TRAINER if of_training else LOADER_OF_EVALUATION
     has_workers = any(job.processes.workers_of(trainer.pid) for trainer in job.processes.trainers)
     there = [call for call in job.source_calls if has_workers or not _starts_workers(call)]
     calls = tuple(_clear(there, of_training=of_training))
-    return OwnCode(calls, _command(job), made if loop == "transformers" else {})
+    return OwnCode(calls, _command(job), made if loop == "transformers" else {}, torch, missing_parts(torch))
 
 
-def in_own_code(findings: Iterable[Finding], job: JobTimeline, loop: str) -> tuple[Finding, ...]:
-    """The findings, with advice that shows its changes in the job's own code; the loop as in ``read_own_code``."""
-    of_training, of_others = (read_own_code(job, loop, of_training=of_training) for of_training in (True, False))
+def in_own_code(findings: Iterable[Finding], job: JobTimeline, case: Case) -> tuple[Finding, ...]:
+    """The findings, with advice that shows its changes in the job's own code."""
+    torch = case.versions.get("torch", "")
+    of_training, of_others = (
+        read_own_code(job, case.loop, torch, of_training=of_training) for of_training in (True, False)
+    )
 
     def shown(fix: Fix | Advice) -> Fix | Advice:
         return replace(fix, own=of_others if fix.other_loader else of_training) if isinstance(fix, Advice) else fix

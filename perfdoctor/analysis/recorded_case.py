@@ -36,7 +36,7 @@ from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
-from perfdoctor.metrics.settings import read_code_settings, read_settings
+from perfdoctor.metrics.settings import read_code_settings, read_settings, read_versions
 from perfdoctor.metrics.tracers import find_tracer, stopped_by, tracing_memory
 from perfdoctor.metrics.uncompiled import find_uncompiled
 from perfdoctor.recording.clock import seconds
@@ -80,12 +80,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         shares=together.fractions(),
         trainers=tuple(_trainer(job, account, [seen, accounted], longer) for account in accounts),
         culprits=find_culprits(accounts),
-        numbers={
-            **seen.job,
-            **accounted.job,
-            **profiled.numbers,
-            **measure_overlap(steps),
-        },
+        numbers={**seen.job, **accounted.job, **profiled.numbers, **measure_overlap(steps)},
         kernels=profiled.kernels,
         operators=profiled.operators,
         settings={**found, **read_code_settings(job), **places},
@@ -108,6 +103,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         detours=_find_detours(job, pids, own, 1 - together.fractions().get(CONTENTION, 0.0)),
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
+        versions=read_versions(job.recording, trainers),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
         once=_first_start(job, accounts),
     )

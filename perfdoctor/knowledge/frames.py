@@ -271,7 +271,7 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     ),
     # torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler
     meaning(r"torch/nn/utils/clip_grad\.py", "", "optimizer", "clip"),
-    meaning(r"torch/amp/grad_scaler\.py", "step update unscale_ _unscale_grads_", "optimizer", "clip"),
+    meaning(r"torch/(?:cuda/)?amp/grad_scaler\.py", "step update unscale_ _unscale_grads_", "optimizer", "clip"),
     # torch.optim.lr_scheduler: its step() is cheap and comes once in a while
     meaning(r"torch/optim/lr_scheduler\.py", "", "other"),
     # Lightning calls the script's training step from within the optimizer's.

@@ -65,8 +65,9 @@ USES: tuple[Use, ...] = (
     _use("parallel", DEEPSPEED, rf"{INSTALLED}/deepspeed/runtime/.*\.py"),
     # megatron.core.distributed, which is often not installed but lies beside the script
     _use("parallel", MEGATRON, r"megatron/core/distributed/.*\.py"),
-    # torch.distributed.fsdp.fully_shard (FSDP2), FullyShardedDataParallel, DistributedDataParallel
-    _use("parallel", FULLY_SHARD, r"torch/distributed/fsdp/_fully_shard/.*\.py"),
+    # torch.distributed.fsdp.fully_shard (FSDP2; before 2.6 in _composable), FullyShardedDataParallel and
+    # DistributedDataParallel
+    _use("parallel", FULLY_SHARD, r"torch/distributed/(?:fsdp/_fully_shard|_composable/fsdp)/.*\.py"),
     _use("parallel", FSDP, r"torch/distributed/fsdp/[^/]+\.py"),
     _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
     # torch.distributed.tensor.parallel, which transformers use too
@@ -101,8 +102,8 @@ USES: tuple[Use, ...] = (
     _use("update", ADAM, r"torch/optim/adamw?\.py"),
     _use("update", "SGD", r"torch/optim/sgd\.py"),
     _use("update", ADAGRAD, r"torch/optim/adagrad\.py"),
-    # what torch.compile has made runs
-    _use("compiled", "yes", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py"),
+    # what torch.compile has made runs; the second file before 2.2
+    _use("compiled", "yes", r"torch/_functorch/(?:_aot_autograd/runtime_wrappers|aot_autograd)\.py"),
     # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
     _use("loop", "transformers", rf"{INSTALLED}/transformers/trainer\.py"),
     _use("loop", "lightning", rf"{INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
@@ -184,19 +185,29 @@ CHECKPOINTING = re.compile(
 CLEARS = meaning(r"torch/(?:optim/optimizer|nn/modules/module)\.py", "zero_grad", "")
 # The call of a model that torch.compile was given, and what of it runs compiled or is being compiled: what backends
 # have made, graphs that a backend takes as they are (torch.fx), and all that Dynamo and Inductor do before.
-# Dynamo's ``_fn`` is around functions that it is to leave alone as well.
-COMPILES = meaning(r"torch/_dynamo/eval_frame\.py", "compile_wrapper", "")
+_COMPILES = meaning(r"torch/_dynamo/eval_frame\.py", "compile_wrapper _fn", "")
 RUNS_COMPILED = (
-    meaning(r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", "", ""),
+    meaning(r"torch/_functorch/(?:_aot_autograd/runtime_wrappers|aot_autograd)\.py", "", ""),
     meaning(r"<eval_with_key>\.\d+", "", ""),
     meaning(r"torch/_dynamo/(?!eval_frame).*\.py", "", ""),
     meaning(r"torch/_inductor/.*\.py", "", ""),
 )
 
+
+def calls_compiled(frame: Frame) -> bool:
+    """Whether a frame is the call of what torch.compile was given.
+
+    Before PyTorch 2.8 what is to be left alone is called by a function of the same name, in another class.
+    """
+    by_class = frame.simple_name == "compile_wrapper" or frame.function.startswith("_TorchDynamoContext.")
+    return by_class and _COMPILES.matches(frame)
+
+
 # What calls hooks: of modules, forward ones and those around autograd's, and of tensors.
 CALLS_HOOKS = (
     meaning(r"torch/nn/modules/module\.py", "_call_impl inner", ""),
     meaning(r"torch/autograd/graph\.py", "_engine_run_backward", ""),
+    meaning(r"torch/autograd/__init__\.py", "backward grad", ""),  # before 2.3
     meaning(r"torch/utils/hooks\.py", "", ""),
 )
 # torch.autograd.Function.apply: what it calls has a backward pass of its own.

@@ -243,6 +243,17 @@ def _uses(frames: Iterable[Frame]) -> Settings:
     return found
 
 
+def read_versions(recording: Recording, trainers: Iterable[int]) -> dict[str, str]:
+    """The versions of Python and torch, each in the first trainer of which it was read."""
+    found: dict[str, str] = {}
+    for pid in trainers:
+        for what in ("python", "torch"):
+            version = recording.facts.get((f"pid:{pid}", f"{what}_version"))
+            if version is not None:
+                found.setdefault(what, version)
+    return found
+
+
 def has_loader(job: JobTimeline, pids: set[int]) -> bool:
     """Whether any of some trainers gets its input from a DataLoader: it has workers, or was seen in its code."""
     if any(job.processes.workers_of(pid) for pid in pids):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own, package_of
-from perfdoctor.knowledge.libraries import COMPILES, RUNS_COMPILED
+from perfdoctor.knowledge.libraries import RUNS_COMPILED, calls_compiled
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
 from perfdoctor.timeline.stacks import Stacks
@@ -36,7 +36,7 @@ def find_uncompiled(stacks: Stacks, trainers: Collection[int]) -> Uncompiled | N
     given, places = 0.0, Amounts[str]()
     for number, amount in spent.items():
         frames = stacks.frames[number]
-        begun = next((depth for depth, frame in enumerate(frames) if COMPILES.matches(frame)), None)
+        begun = next((depth for depth, frame in enumerate(frames) if calls_compiled(frame)), None)
         if begun is None:
             continue
         given += amount

@@ -7,6 +7,7 @@ from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, forbidding_instructions
+from perfdoctor.knowledge.versions import FUSED_ON_CPU
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
 from perfdoctor.rules.case import Case
@@ -83,7 +84,8 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
 
 def _update_in_one_pass(case: Case) -> Iterator[Advice]:
     """A fused optimizer, which goes over the parameters' memory once, where its arithmetic takes much of the time."""
-    if case.settings.get("update") in OF_UPDATE and _of_update(case) >= thresholds.OPTIMIZER_SHARE:
+    one_pass = case.uses_gpu or case.has_torch(FUSED_ON_CPU)
+    if one_pass and case.settings.get("update") in OF_UPDATE and _of_update(case) >= thresholds.OPTIMIZER_SHARE:
         yield from fuse_optimizer(case)
 
 

@@ -8,6 +8,7 @@ from perfdoctor.causes import NETWORK_READ
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import switched_on
+from perfdoctor.knowledge.versions import Version, compiles, is_older
 from perfdoctor.metrics.neighbours import Neighbour
 from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.metrics.own_loops import CostlyLoop
@@ -92,6 +93,7 @@ class Case:
         exchanged_besides: lines that call collectives outside of the model's passes: ``(line, fraction of the time)``.
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
+        versions: of ``python`` and ``torch``, as far as they were read.
         watched_s: seconds watched.
         ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
         once: cause id to how long it lasted, in seconds, where it was not seen to come again: in a single stretch, say.
@@ -120,6 +122,7 @@ class Case:
     exchanged_besides: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
     watched_s: float = 0.0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)
@@ -216,6 +219,15 @@ class Case:
     def compiled(self) -> bool:
         """Whether torch.compile made what the job runs."""
         return self.settings.get("compiled") == "yes"
+
+    @property
+    def can_compile(self) -> bool:
+        """Whether its PyTorch compiles models under its Python, as far as is known."""
+        return compiles(self.versions.get("torch"), self.versions.get("python"))
+
+    def has_torch(self, since: Version) -> bool:
+        """Whether its PyTorch is of some version or a newer one, as far as is known."""
+        return not is_older(self.versions.get("torch"), since)
 
     @property
     def in_graphs(self) -> bool:

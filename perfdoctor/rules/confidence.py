@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfdoctor.causes import GPU_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION
@@ -49,7 +49,7 @@ def gpu_use_is_read(case: Case) -> bool:
     return case.number("gpu_busy") is not None
 
 
-def agreement(accounts: Sequence[Account], cause: str, level: str, ordinary: Collection[str] = ()) -> float:
+def agreement(accounts: Sequence[Account], cause: str, level: str, least: Mapping[str, float]) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
@@ -58,7 +58,7 @@ def agreement(accounts: Sequence[Account], cause: str, level: str, ordinary: Col
         accounts: of the trainers.
         cause: the one that comes first over all of the time.
         level: what they rest on.
-        ordinary: as for ``first_cause``.
+        least: as for ``first_cause``.
     """
     parts = summed_by_block(account.by_block() for account in accounts)
     if len(parts) < 2:
@@ -69,8 +69,7 @@ def agreement(accounts: Sequence[Account], cause: str, level: str, ordinary: Col
     drawn = drawn_sums(list(parts.values()), weights)
     drawn_late = drawn_sums(waits, weights) if any(waits) else [{}] * RESAMPLES
     return (
-        sum(first_cause(*shares, level, ordinary) == cause for shares in zip(drawn, drawn_late, strict=True))
-        / RESAMPLES
+        sum(first_cause(*shares, level, least) == cause for shares in zip(drawn, drawn_late, strict=True)) / RESAMPLES
     )
 
 

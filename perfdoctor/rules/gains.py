@@ -93,6 +93,7 @@ GAINS: Mapping[str, Estimate] = {
     "left_on.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "optimizer.fused": optimizer.by_fused_update,
     "optimizer.compiled": optimizer.by_fused_update,
+    "optimizer.several_at_once": optimizer.by_calls_for_several,
     "optimizer.sparse_tables": optimizer.by_sparse_gradients,
     "interpreter.more_rarely": estimates.of_functions,
     "interpreter.compute_rarely": estimates.value("share", 0.0),
@@ -221,6 +222,10 @@ GAINS: Mapping[str, Estimate] = {
     "health.leave_host": estimates.part_value("stolen"),
 }
 
+# Those that compile a model, or a part of the training.
+COMPILING = frozenset(
+    ("interpreter.compile_model", "interpreter.whole_graph", "gpu.fuse", "gpu.merge_kernels", "optimizer.compiled")
+)
 # Of these the ones that are a choice of what is trained, not only of how.
 LARGER_BATCH = frozenset(
     ("interpreter.larger_batch", "gpu.larger_batch", "gpu_idle.larger_batch", "tensor_parallel.larger_batch")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from perfdoctor.causes import KERNEL_LAUNCH
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import ADAGRAD, ADAM, FUSED
+from perfdoctor.knowledge.libraries import ADAGRAD, ADAM, FUSED, MULTI
+from perfdoctor.knowledge.versions import FUSED_ON_CPU
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.proposed import Gain, Proposed
 
@@ -19,13 +20,16 @@ def fuse_optimizer(case: Case) -> Iterator[Advice]:
     """The optimizer's step in one call, where its own share of the time is large.
 
     Which of them have a fused one is known; others are not changed for one that trains otherwise. On a GPU their step
-    can be compiled.
+    can be compiled. Before PyTorch had fused ones for the CPU, several calls go over all parameters at once.
     """
     share, update = update_share(case), str(case.settings.get("update", ""))
     if share < thresholds.OPTIMIZER_SHARE or case.settings.get("optimizer") == FUSED:
         return
     trainer = case.loop == "transformers"
-    if update and (update == ADAM or not trainer):
+    if not case.uses_gpu and not case.has_torch(FUSED_ON_CPU):
+        if update and not trainer and case.settings.get("optimizer") != MULTI:
+            yield advise("optimizer.several_at_once", share=share, update=update)
+    elif update and (update == ADAM or not trainer):
         yield advise("optimizer.fused", share=share, gpu=case.uses_gpu, trainer=trainer, update=update)
     elif case.uses_gpu and not trainer:
         yield advise("optimizer.compiled", share=share)
@@ -55,6 +59,15 @@ def by_fused_update(fix: Proposed) -> Gain | None:
         )
     known = any(trainer.number("own_updating") is not None for trainer in fix.case.trainers)
     return Gain(calls / 2, calls, max(calls, fix.worked(fix["share"]))) if known else None
+
+
+def by_calls_for_several(fix: Proposed) -> Gain | None:
+    """Of the calls that the optimizer's step makes for each parameter those that one call for several stands for.
+
+    Of Adam's, AdamW's and SGD's steps of 40 small tensors 0.19 to 0.7 went, of large ones nothing (PyTorch 2.3, 2.6).
+    """
+    calls = calls_of_update(fix.case)
+    return Gain(0.2 * calls, 0.4 * calls, 0.65 * calls) if calls else None
 
 
 def by_sparse_gradients(fix: Proposed) -> Gain:

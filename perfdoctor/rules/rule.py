@@ -14,7 +14,7 @@ from perfdoctor.messages import Message, say
 from perfdoctor.results.edits import more_rarely
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.detours import without_detours
-from perfdoctor.rules.gains import LARGER_BATCH, freed, with_gain
+from perfdoctor.rules.gains import COMPILING, LARGER_BATCH, freed, with_gain
 from perfdoctor.rules.neighbours import without_neighbours
 from perfdoctor.rules.workers import supply_floor
 
@@ -86,7 +86,10 @@ class Rule:
     def _with_gains(self, case: Case) -> Iterator[Fix | Advice]:
         left = self.left(case) if self.left else None
         for fix in without_detours(self.fixes(case), case, self.cause):
-            yield with_gain(fix, case, self.cause, left) if isinstance(fix, Advice) else fix
+            if not isinstance(fix, Advice):
+                yield fix
+            elif case.can_compile or fix.message.id not in COMPILING:
+                yield with_gain(fix, case, self.cause, left)
 
     def _evidence(self, case: Case) -> Iterator[Evidence]:
         """The share itself, the numbers that were measured, how late its ranks are, and where most of it is."""

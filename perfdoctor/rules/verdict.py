@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfdoctor.causes import CAUSES, PYTHON_OVERHEAD, STARTUP, UNATTRIBUTED
-from perfdoctor.diagnosis import TRACED, Advice, Finding, NoVerdict, Why
+from perfdoctor.causes import CAUSES, MODEL_COMPUTE, PYTHON_OVERHEAD, STARTUP, UNATTRIBUTED
+from perfdoctor.diagnosis import TRACED, Advice, Finding, Fix, NoVerdict, Why, expected_freed
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules.stragglers import late_shares, straggler
@@ -16,13 +17,15 @@ from perfdoctor.rules.stragglers import late_shares, straggler
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
 
+_AS_USUAL: Mapping[str, float] = MappingProxyType({})
+
 
 def decide(
     by_share: Mapping[str, float],
     accounts: Sequence[Account],
     level: str,
     *,
-    ordinary: Collection[str] = (),
+    least: Mapping[str, float] = _AS_USUAL,
     late_ranks_explained: bool = True,
 ) -> str | NoVerdict:
     """The cause to name, or why none can be named.
@@ -31,11 +34,11 @@ def decide(
         by_share: cause to fraction of wall time.
         accounts: of the trainers.
         level: what they rest on.
-        ordinary: as for ``first_cause``.
+        least: as for ``first_cause``.
         late_ranks_explained: whether it is known what a rank does for which others wait.
     """
     late = late_shares(accounts)
-    cause = first_cause(by_share, late, level, ordinary)
+    cause = first_cause(by_share, late, level, least)
     if not late_ranks_explained and (rank := straggler(accounts, UNATTRIBUTED)) is not None:
         costs = 0.0 if cause is None or CAUSES[cause].healthy else by_share.get(cause, 0.0)
         if cause is None or late.get(UNATTRIBUTED, 0.0) >= max(thresholds.MIN_SHARE, costs):
@@ -49,7 +52,7 @@ def first_cause(
     by_share: Mapping[str, float],
     late: Mapping[str, float] | None = None,
     level: str = "",
-    ordinary: Collection[str] = (),
+    least: Mapping[str, float] = _AS_USUAL,
 ) -> str | None:
     """The cause that a verdict names; None if what is known does not suffice.
 
@@ -58,8 +61,8 @@ def first_cause(
         late: of that, what ranks waited for in other ones. A rank with more of what is no bottleneck than others holds
             them back as one with a bottleneck would.
         level: what the shares rest on.
-        ordinary: causes of which there is nothing to change but what would be in any job (``ordinary_causes``). What
-            sound jobs have of them as well does not count against other causes.
+        least: cause to the fraction from which it can be the bottleneck, where it takes more than usual
+            (``least_shares``). What sound jobs have of such a cause does not count against other causes.
     """
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     known = {cause: share for cause, share in by_share.items() if cause != UNATTRIBUTED}
@@ -67,12 +70,12 @@ def first_cause(
     large = {
         cause: share
         for cause, share in known.items()
-        if not CAUSES[cause].healthy and share >= _minimum(cause, on_gpu=on_gpu, ordinary=cause in ordinary)
+        if not CAUSES[cause].healthy and share >= _minimum(cause, least, on_gpu=on_gpu)
     }
     if STARTUP in large:  # so much of it says that the steps which follow are not in what was seen
         return STARTUP
     if large:
-        usual = {} if on_gpu else {cause: CAUSES[cause].minimum for cause in ordinary}
+        usual = {} if on_gpu else {cause: CAUSES[cause].minimum for cause in least}
         top = _largest({cause: share - usual.get(cause, 0.0) for cause, share in large.items()}, level)
         most = large[top]
         unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy}
@@ -95,7 +98,7 @@ def imbalance(late: Mapping[str, float]) -> float:
     return sum(share for cause, share in late.items() if CAUSES[cause].healthy or cause == PYTHON_OVERHEAD)
 
 
-def _minimum(cause: str, *, on_gpu: bool, ordinary: bool) -> float:
+def _minimum(cause: str, least: Mapping[str, float], *, on_gpu: bool) -> float:
     """The fraction of wall time from which a cause can be the bottleneck.
 
     Every job that trains on the CPU has some of those of the host; beside a GPU only what leaves that idle counts.
@@ -103,27 +106,39 @@ def _minimum(cause: str, *, on_gpu: bool, ordinary: bool) -> float:
     minimum = CAUSES[cause].minimum
     if on_gpu and cause.startswith("cpu.") and cause != STARTUP:
         return min(minimum, thresholds.MIN_SHARE)
-    return max(minimum, thresholds.MIN_ORDINARY_OVERHEAD) if ordinary else minimum
+    return max(minimum, least.get(cause, 0.0))
 
 
 # What is advised to any model that is not compiled.
 _FOR_ANY_MODEL = frozenset(("interpreter.compile_model", "interpreter.larger_batch"))
 
 
-def ordinary_causes(findings: Iterable[Finding], level: str) -> frozenset[str]:
-    """Python overhead where all that could be changed is the calls which the model's own operators take.
+def least_shares(findings: Collection[Finding], level: str) -> Mapping[str, float]:
+    """The fraction from which Python overhead can be the bottleneck, where that takes more than usual.
 
-    Small models that are sound spend up to a quarter of their time on those. A trace shows what it counts as such.
+    Where all that could be changed is the calls which the model's own operators take: small models that are sound spend
+    up to a quarter of their time on those. And where a change to what operators compute frees more than calling all of
+    them takes: what is computed for nothing is also called for nothing. A trace shows what it counts as such.
     """
-    if level == TRACED:
-        return frozenset()
-    return frozenset(
-        one.cause for one in findings if one.cause == PYTHON_OVERHEAD and _FOR_ANY_MODEL.issuperset(_changes(one))
-    )
+    calls = next((one for one in findings if one.cause == PYTHON_OVERHEAD), None)
+    if level == TRACED or calls is None:
+        return _AS_USUAL
+    changes = set(_changes(calls))
+    computed = [
+        fix for one in findings if one.cause == MODEL_COMPUTE for fix in one.fixes if _id_of(fix) not in changes
+    ]
+    least = max(map(expected_freed, computed), default=0.0)
+    if _FOR_ANY_MODEL.issuperset(changes):
+        least = max(least, thresholds.MIN_ORDINARY_OVERHEAD)
+    return {PYTHON_OVERHEAD: least} if least > CAUSES[PYTHON_OVERHEAD].minimum else _AS_USUAL
 
 
 def _changes(found: Finding) -> Iterator[str]:
-    return (fix.message.id if isinstance(fix, Advice) else "" for fix in found.fixes)
+    return map(_id_of, found.fixes)
+
+
+def _id_of(fix: Fix | Advice) -> str:
+    return fix.message.id if isinstance(fix, Advice) else ""
 
 
 def _largest(large: Mapping[str, float], level: str) -> str:

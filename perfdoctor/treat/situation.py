@@ -11,6 +11,7 @@ from typing import Any
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, Diagnosis
+from perfdoctor.knowledge.versions import FUSED_ON_CPU, compiles, is_older
 from perfdoctor.treat.run import RunChange
 
 
@@ -73,6 +74,9 @@ class Situation:
         self.trainers = max(1, len(diagnosis.ranks))
         devices = {fact["device"] for fact in (*self.all("optimizer"), *self.all("loss"))}
         self.on_gpu = bool(devices - {None, "cpu"})
+        torch: str | None = next((fact["version"] for fact in self.all("torch")), None)
+        self.can_fuse = self.on_gpu or not is_older(torch, FUSED_ON_CPU)
+        self.can_compile = compiles(torch, diagnosis.job.get("python"))
 
     @property
     def cores_each(self) -> int:

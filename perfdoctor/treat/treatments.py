@@ -250,7 +250,7 @@ def _optimizers(s: Situation) -> Iterator[Treatment]:
     chosen = any(value for fact in s.all("optimizer") for value in fact["values"].values())
     # On a GPU foreach is what torch chooses by itself.
     for option in ("fused",) if s.on_gpu else ("fused", "foreach"):
-        if option in options and not chosen:
+        if option in options and not chosen and (s.can_fuse or option != "fused"):
             change, keywords = RunChange({"optimizer": {option: True}}), {"optimizer": {option: "True"}}
             advice = advise("treat.optimizer", option=option)
             fixes = ("optimizer.fused",) if option == "fused" else ()
@@ -262,7 +262,7 @@ def _models(s: Situation) -> Iterator[Treatment]:
     if any(fact["kernels"] for fact in s.all("optimizer")):
         change = RunChange({"modules": "channels_last"})
         yield Treatment("channels_last", advise("treat.channels_last"), arithmetic, change)
-    if s.all("optimizer") and not any(name in s.variables for name in environment.NO_COMPILING):
+    if s.can_compile and s.all("optimizer") and not any(name in s.variables for name in environment.NO_COMPILING):
         change = RunChange({"modules": "compile"})
         yield Treatment("compile", advise("treat.compile"), (*_DISPATCH, *arithmetic), change, slow_start=True)
 

@@ -9,6 +9,14 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     return fix("一次调用更新所有参数", f"优化器占用 {percent(share)} 的时间；默认情况下，{now}。")
 
 
+def several_at_once(*, share: float, update: str) -> Fix:
+    return fix(
+        "一次调用更新多个参数",
+        f"优化器占用 {percent(share)} 的时间，并为每个参数运行若干个算子。"
+        "在 CPU 上只需一次调用的融合更新从 PyTorch 2.4 开始提供。",
+    )
+
+
 def larger_passes(*, loop: str) -> Fix:
     return fix(
         "每次更新改用更少、更大的前向和反向传播",

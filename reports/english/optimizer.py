@@ -25,6 +25,16 @@ def fused(*, share: float, gpu: bool, trainer: bool, update: str) -> Fix:
     )
 
 
+def several_at_once(*, share: float, update: str) -> Fix:
+    made = "AdamW" if update == "Adam" else update
+    return Fix(
+        "Update several parameters in each call",
+        f"The optimizer takes {percent(share)} of the time, and runs several operators for each parameter. Fused steps "
+        "on the CPU, which take one call, come with PyTorch 2.4.",
+        f"optimizer = torch.optim.{made}(..., foreach=True)",
+    )
+
+
 def larger_passes(*, loop: str) -> Fix:
     return Fix(
         "Make each update of fewer, larger passes",

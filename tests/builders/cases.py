@@ -29,6 +29,7 @@ def finding(
     exchanged: tuple[tuple[str, float], ...] = (),
     detours: tuple[CostlyDetour, ...] = (),
     late: float = 0.0,
+    versions: dict[str, str] | None = None,
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
@@ -46,7 +47,7 @@ def finding(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
         neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside, exchanged_besides=exchanged,
-        detours=detours,
+        detours=detours, versions=versions or {},
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

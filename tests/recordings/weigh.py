@@ -126,7 +126,7 @@ MECHANISMS: dict[str, Change] = {
     "suppliers in an event loop": Change(f"{_ATTRIBUTION}.suppliers", "_event_loop", "list"),
     "bytes that queue up": Change(f"{_ATTRIBUTION}.passes", "_queue_up", "no"),
     "busy time without the front end": Change(f"{_ATTRIBUTION}.gpu_use", "GpuUse.without_front_end", "second"),
-    "ordinary Python overhead": Change("perfdoctor.analysis.from_case", "ordinary_causes", "set"),
+    "ordinary Python overhead": Change("perfdoctor.analysis.from_case", "least_shares", "mapping"),
     "single stretches": Change("perfdoctor.analysis.from_case", "single_stretches", "mapping"),
 }
 

@@ -11,6 +11,8 @@ FILE, TORCH = "/job/train.py", "/v/lib/python3.11/site-packages/torch"
 LOOP, FORWARD = Frame(FILE, "main", 20), Frame(FILE, "Net.forward", 7)
 COMPILED = Frame(f"{TORCH}/_dynamo/eval_frame.py", "_TorchDynamoContext.__call__.<locals>.compile_wrapper", 9)
 LEFT_ALONE = Frame(COMPILED.file, "DisableContext.__call__.<locals>._fn", 9)
+BEFORE_2_8 = Frame(COMPILED.file, "_TorchDynamoContext.__call__.<locals>._fn", 9)
+WITHOUT_CLASS = Frame(COMPILED.file, "_fn", 9)  # Python 3.10
 LAYER = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.forward", 134)
 RUNS = Frame(f"{TORCH}/_functorch/_aot_autograd/runtime_wrappers.py", "runtime_wrapper", 3)
 GRAPH = Frame("<eval_with_key>.12", "forward", 5)
@@ -20,6 +22,8 @@ GRAPH = Frame("<eval_with_key>.12", "forward", 5)
     ("stacks", "part"),
     [
         ([(LOOP, COMPILED, FORWARD, LAYER), (LOOP,)], 0.5),
+        ([(LOOP, BEFORE_2_8, FORWARD, LAYER), (LOOP,)], 0.5),
+        ([(LOOP, WITHOUT_CLASS, FORWARD, LAYER), (LOOP,)], None),  # of either kind
         ([(LOOP, COMPILED, FORWARD, RUNS), (LOOP,)], None),
         ([(LOOP, COMPILED, FORWARD, GRAPH, LAYER), (LOOP,)], None),
         ([(LOOP, COMPILED, FORWARD), (LOOP,)], None),  # guards and what is between graphs

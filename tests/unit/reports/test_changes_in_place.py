@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.diagnosis import OwnCall, OwnCode, advise
 from perfdoctor.knowledge.libraries import LOADER_OF_EVALUATION, LOADER_OF_TRAINER, SAME_ARGUMENTS
+from perfdoctor.knowledge.versions import missing_parts
 from perfdoctor.reports.changes_in_place import in_own_code
 from perfdoctor.reports.wording import worded_fix
 
@@ -173,3 +174,10 @@ def test_of_two_scripts_it_is_not_known_which_one_trains() -> None:
 def test_another_launcher_starts_the_jobs_own_script() -> None:
     own = OwnCode(command="python /venv/bin/torchrun --nproc-per-node 2 src/ddp.py --lr 1")
     assert in_own_code("torchrun --nproc-per-node=1 train.py", own) == "torchrun --nproc-per-node=1 src/ddp.py"
+
+
+@pytest.mark.parametrize(("torch", "told"), [("2.5.1", True), ("2.6.0", False), ("", False)])
+def test_what_the_jobs_pytorch_does_not_have_yet_is_said(torch: str, told: bool) -> None:
+    own = OwnCode(torch=torch, missing=missing_parts(torch))
+    shown = worded_fix(replace(advise("input.out_of_order", slack=0.2), own=own)).change
+    assert ("# in_order needs PyTorch 2.6 or newer; this job runs 2.5.1" in shown) is told

@@ -49,6 +49,32 @@ def test_environments_that_step_one_by_one_are_told_to_step_together() -> None:
         assert title not in titles(finding("cpu.python_overhead", numbers=numbers, settings=dict(settings)))
 
 
+@pytest.mark.parametrize(
+    ("torch", "gpu", "told"),
+    [
+        ("2.3.1", False, "foreach=True"),
+        ("2.4.0", False, "fused=True"),
+        ("2.3.1", True, "fused=True"),
+        ("", False, "fused"),
+    ],
+)
+def test_the_cpu_has_fused_optimizers_from_pytorch_2_4_on(torch: str, gpu: bool, told: str) -> None:
+    settings: dict[str, str | float] = {"update": "Adam", "optimizer": "single", **({"on_gpu": "yes"} if gpu else {})}
+    job = {"settings": settings, "trainer": {"own_updating": 0.3}, "optimizer": 0.4, "versions": {"torch": torch}}
+    assert told in changes(finding("cpu.python_overhead", **job))
+
+
+def test_what_goes_over_several_tensors_in_a_call_already_stays_so_before_pytorch_2_4() -> None:
+    job = {"settings": {"update": "Adam", "optimizer": "multi"}, "optimizer": 0.4, "versions": {"torch": "2.3.1"}}
+    assert "foreach" not in changes(finding("cpu.python_overhead", **job))
+
+
+@pytest.mark.parametrize(("python", "told"), [("3.11", True), ("3.12", False)])
+def test_models_are_compiled_under_pythons_that_their_pytorch_compiles_for(python: str, told: bool) -> None:
+    found = finding("cpu.python_overhead", versions={"torch": "2.3.1", "python": python})
+    assert ("model.compile()" in changes(found)) is told
+
+
 def test_a_fused_optimizer_is_not_told_to_be_fused() -> None:
     title, adam = "Update all parameters in one call", {"update": "Adam"}
     for way, told in (("single", True), ("multi", True), ("fused", False)):

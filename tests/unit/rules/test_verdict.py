@@ -1,5 +1,7 @@
 """Which cause comes first, when none does, and who the straggler is."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.attribution.account import Account
@@ -8,7 +10,7 @@ from perfdoctor.diagnosis import OUTSIDE, Advice, Evidence, Finding, advise
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.confidence import agreement, most_confidence
 from perfdoctor.rules.stragglers import late_rank, straggler
-from perfdoctor.rules.verdict import first_cause, ordinary_causes
+from perfdoctor.rules.verdict import first_cause, least_shares
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 
@@ -54,17 +56,34 @@ CALLING = advise("interpreter.compile_model", sharded=False, recurrent=False, gp
 def test_the_calls_of_any_small_model_are_no_bottleneck(fixes: tuple[Advice, ...], share: float, cause: str) -> None:
     """Unless they take more than sound jobs need, or something besides could be changed."""
     found = Finding("cpu.python_overhead", share, "medium", 1.1, "", fixes=fixes)
-    ordinary = ordinary_causes([found], OUTSIDE)
-    assert first_cause({"cpu.model_compute": 1 - share, "cpu.python_overhead": share}, ordinary=ordinary) == cause
+    least = least_shares([found], OUTSIDE)
+    assert first_cause({"cpu.model_compute": 1 - share, "cpu.python_overhead": share}, least=least) == cause
 
 
 def test_of_the_calls_of_any_small_model_counts_what_is_more_than_in_sound_jobs() -> None:
     shares = {"cpu.model_compute": 0.32, "cpu.python_overhead": 0.44, "cpu.input_preprocessing": 0.24}
     assert first_cause(shares) == "cpu.python_overhead"
-    assert first_cause(shares, ordinary=["cpu.python_overhead"]) == "cpu.input_preprocessing"
+    assert first_cause(shares, least={"cpu.python_overhead": 0.3}) == "cpu.input_preprocessing"
     assert (
-        first_cause({**shares, "cpu.python_overhead": 0.5}, ordinary=["cpu.python_overhead"]) == "cpu.python_overhead"
+        first_cause({**shares, "cpu.python_overhead": 0.5}, least={"cpu.python_overhead": 0.3}) == "cpu.python_overhead"
     )
+
+
+@pytest.mark.parametrize(("gain", "cause"), [(2.0, "cpu.model_compute"), (1.2, "cpu.python_overhead")])
+def test_calls_give_way_to_operations_that_need_not_be_made(gain: float, cause: str) -> None:
+    """What is computed for nothing is also called for nothing: parts of a tensor taken one by one, for instance."""
+    looped = advise("interpreter.several_at_once", line="train.py:5 forward")
+    parts = replace(
+        advise("arithmetic.take_parts_at_once", line="train.py:6 forward", share=0.5), predicted_speedup=gain
+    )
+    shares = {"cpu.model_compute": 0.73, "cpu.python_overhead": 0.27}
+    findings = [
+        Finding("cpu.python_overhead", 0.27, "medium", 1.1, "", fixes=(looped,)),
+        Finding("cpu.model_compute", 0.73, "none", 1.0, "", fixes=(parts,)),
+    ]
+    assert first_cause(shares, least=least_shares(findings, OUTSIDE)) == cause
+    both = replace(findings[0], fixes=(looped, parts))
+    assert first_cause(shares, least=least_shares([both, findings[1]], OUTSIDE)) == "cpu.python_overhead"
 
 
 def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
@@ -134,11 +153,11 @@ def test_unequal_work_of_ranks_comes_before_a_smaller_illness() -> None:
 
 def test_agreement_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> None:
     steady = _ledgers("io.storage_read", ((0, 2), (1, 2)))
-    assert agreement(steady, "io.storage_read", OUTSIDE) == 1
+    assert agreement(steady, "io.storage_read", OUTSIDE, {}) == 1
     fleeting = _ledgers("io.storage_read", ())
     for account in fleeting:
         account.add(0, 1.2, CodeLocation("data"), [Share("io.storage_read", 1.0)])
-    assert 0 < agreement(fleeting, "io.storage_read", OUTSIDE) < 0.9
+    assert 0 < agreement(fleeting, "io.storage_read", OUTSIDE, {}) < 0.9
 
 
 @pytest.mark.parametrize(

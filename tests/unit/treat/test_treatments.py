@@ -147,6 +147,27 @@ def test_the_collector_comes_before_the_arithmetic() -> None:
     assert found.index("gc.freeze()") < found.index("compile")
 
 
+@pytest.mark.parametrize(
+    ("torch", "python", "device", "fuses", "compiles"),
+    [
+        ("2.3.1", "3.10", "cpu", False, True),
+        ("2.3.1", "3.12", "cuda", True, False),
+        ("2.6.0", "3.12", "cpu", True, True),
+    ],
+)
+def test_nothing_is_tried_that_the_jobs_pytorch_does_not_have(
+    torch: str, python: str, device: str, fuses: bool, compiles: bool
+) -> None:
+    situation = case({causes.PYTHON_OVERHEAD: 0.5}, {**ADAM, "device": device})
+    diagnosis = Diagnosis(
+        "0", Verdict(None, None, 0, 0, 1, None, "", ""), (CauseShare(causes.PYTHON_OVERHEAD, 0.5),), (),
+        job={"settings": {}, "python": python},
+    )  # fmt: skip
+    facts = [{**TORCH, "version": torch}, *situation.all("optimizer")]
+    tried = {one.id for one in choose(Situation(diagnosis, facts, {}))}
+    assert ("fused=True" in tried, "compile" in tried) == (fuses, compiles)
+
+
 def test_an_optimizer_that_is_fused_already_stays() -> None:
     fused = {**ADAM, "values": {"foreach": None, "fused": True}}
     assert "fused=True" in chosen({causes.PYTHON_OVERHEAD: 0.5}, ADAM)

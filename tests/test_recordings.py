@@ -41,7 +41,6 @@ KNOWN_MISSES: dict[str, str] = {
     "gpu_dodging_agent": "Python's games take 0.35, and so does launching what they wait for.",
     "gpu_sync_in_forward": "The fix gains 0.06 only.",
     "helper_lists": "Most of what making and handing over lists costs is its collector (0.14, found by trial).",
-    "layers_in_each_step": "In front of the model's call, making layers counts as preparing the input.",
     "gpu_tagger_encoder": "The reads that wait also launch, and more of the time goes there.",
 }
 

@@ -16,7 +16,8 @@ AWAITS_WORK = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "e
 AWAITED_WORK = frozenset(("pipe", ""))
 # A server's wait for whoever may come.
 AWAITS_CONNECTIONS = frozenset(("accept", "accept4", "epoll_wait"))
-SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
+# The last is ``select`` and its like without descriptors.
+SLEEPS = frozenset(("nanosleep", "clock_nanosleep", "select (sleep)"))
 # Locks of files, and of System V.
 FILE_LOCKS = frozenset(("flock", "fcntl", "semtimedop"))
 # An event loop sits in one of these (asyncio, uvloop, trio).
@@ -47,4 +48,4 @@ DRIVER_FILES = ("file:/dev/nvidia", "file:/dev/kfd", "file:/dev/dri")
 WAITED_ON = "file:/dev/kfd"
 # In which a thread sleeps that waits for a device without spinning (cudaDeviceScheduleBlockingSync), or that looks
 # now and then whether it is through (c10d's blocking waits).
-BLOCKING_WAITS = frozenset(("futex", "poll", "ppoll", "ioctl", "read", "nanosleep", "clock_nanosleep", "sched_yield"))
+BLOCKING_WAITS = SLEEPS | {"futex", "poll", "ppoll", "ioctl", "read", "sched_yield"}

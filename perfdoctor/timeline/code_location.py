@@ -43,7 +43,7 @@ class CodeLocation:
             indices are drawn, in the trainer), ``engine`` (autograd's, in C++ and without the GIL), ``collective``,
             ``data parallel``, ``compile``, ``profile``, ``recompute`` (of a forward pass, in the backward pass),
             ``clip`` (gradients are clipped or scaled back), ``ALLOCATOR`` (PyTorch's gives a device's memory back),
-            ``PREPARES``, ``AFTERWARDS``, ``HOOK`` or "".
+            ``PREPARES``, ``MAKES_LAYERS``, ``AFTERWARDS``, ``HOOK`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -91,6 +91,7 @@ UNKNOWN = CodeLocation("other")
 # Details of code in the loop itself that prepares a step's input, and that uses the model's output; and of what torch
 # calls in the middle of a pass to read something out of it.
 PREPARES = "prepares"
+MAKES_LAYERS = "makes layers"  # where it would prepare the input
 AFTERWARDS = "afterwards"
 HOOK = "hook"
 POOL = "pool"

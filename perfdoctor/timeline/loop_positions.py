@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.detours import BY_FRAMES, MODULES_MADE
 from perfdoctor.knowledge.frames import Frame, is_own, package_of, runs_training_loop
 from perfdoctor.knowledge.libraries import BACKWARD, CALLS_HOOKS, GRADIENT, OWN_OPERATORS, RESULTS
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult, lines_of
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, MAKES_LAYERS, PREPARES, TRAINING_PHASES, CodeLocation
 
 # The calls that lead to a function, its file and its name.
 Function = tuple[tuple[Frame, ...], str, str]
@@ -31,14 +32,15 @@ def with_loop_positions(
     loops: Iterable[SourceLoop] = (),
     results: Iterable[SourceResult] = (),
 ) -> list[CodeLocation]:
-    """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
+    """Gives the details ``PREPARES``, ``MAKES_LAYERS`` and ``AFTERWARDS`` to main threads in the job's own code.
 
     A stack in no phase of torch's is compared with those in which the model is called, in the innermost function of the
-    job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
-    first uses its output; the latter also in a library's training loop, which calls the job's callbacks there. The same
-    line shows nothing. Results that are sent, drawn or written there are logging. From the model's call to the line
-    that starts the backward pass, what is at work for torch leads to that, as gradients do that stay in the graph.
-    Where rounds that need the one before call the model, as a solver's do, a line above it is below it as well.
+    job's own that they share: a line above all regular calls of the model prepares its input, unless it makes layers,
+    and a line below the first uses its output; the latter also in a library's training loop, which calls the job's
+    callbacks there. The same line shows nothing. Results that are sent, drawn or written there are logging. From the
+    model's call to the line that starts the backward pass, what is at work for torch leads to that, as gradients do
+    that stay in the graph. Where rounds that need the one before call the model, as a solver's do, a line above it is
+    below it as well.
 
     Args:
         stacks: the distinct stacks, outermost call first.
@@ -60,10 +62,12 @@ def with_loop_positions(
                 found[number] = replace(found[number], leads_to_backward=True)
             elif _unclaimed(found[number]):
                 side = _side(stack, models)
-                if side == PREPARES and _is_between(stack, models, backwards, rounds):
+                if side == PREPARES and any(row.matches(frame) for frame in stack for row in BY_FRAMES[MODULES_MADE]):
+                    side = MAKES_LAYERS
+                elif side == PREPARES and _is_between(stack, models, backwards, rounds):
                     side = AFTERWARDS
                 logs = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in RESULTS)
-                leads = side != PREPARES and not logs and _leads_to(backwards, stack, models)
+                leads = side not in (PREPARES, MAKES_LAYERS) and not logs and _leads_to(backwards, stack, models)
                 phase = "logging" if logs else "other"
                 tells = side == AFTERWARDS and any((frame.file, frame.line) in told for frame in stack)
                 position = replace(found[number], phase=phase, detail=side)

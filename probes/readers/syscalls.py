@@ -87,6 +87,17 @@ _WATCHED = 8  # and of one epoll set
 _PROTOCOLS = {b"TCP": "socket:tcp", b"MPTCP": "socket:tcp", b"UDP": "socket:udp", b"UNIX": "socket:unix"}
 
 
+def name_of_call(number: int, arguments: list[int]) -> str:
+    """The name of a system call; ``select (sleep)`` of one that only waits for a time, as Python 3.10 and older sleep.
+
+    Args:
+        number: the call's, on this machine.
+        arguments: as the kernel reports them.
+    """
+    name = NAMES.get(number, f"syscall_{number}")
+    return "select (sleep)" if name in _MAY_SLEEP and arguments[0] == 0 else name
+
+
 def awaited_child(call: str, arguments: list[int]) -> int | None:
     """The child for the end of which a call waits; None of other calls, and of one that waits for any child.
 

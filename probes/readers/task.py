@@ -122,8 +122,9 @@ class Task:
         number = int(words[0])
         if number < 0:
             return "fault", ""
-        name = syscalls.NAMES.get(number, f"syscall_{number}")
-        return name, self._descriptors.target(name, [int(word, 16) for word in words[1:7]], self.tid)
+        arguments = [int(word, 16) for word in words[1:7]]
+        name = syscalls.name_of_call(number, arguments)
+        return name, self._descriptors.target(name, arguments, self.tid)
 
 
 def _may_run(call: bytes) -> bool:

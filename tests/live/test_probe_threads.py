@@ -62,6 +62,11 @@ def test_a_sleeper() -> None:
     assert samples[0].run_ns == samples[-1].run_ns > 0
 
 
+def test_a_select_without_descriptors_is_a_sleep() -> None:
+    """As ``time.sleep`` of Python 3.10 and older is."""
+    assert settled(main_samples("import select\nselect.select([], [], [], 60)")) == ("S", "select (sleep)", "")
+
+
 def test_a_reader_of_a_pipe() -> None:
     assert settled(main_samples("sys.stdin.read()")) == ("S", "read", "pipe")
 

@@ -9,7 +9,15 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.own_source import SourceCall, SourceLoop, SourceReadOut, SourceResult
-from perfdoctor.timeline.code_location import AFTERWARDS, HOOK, PREPARES, CodeLocation, is_beside, location_of
+from perfdoctor.timeline.code_location import (
+    AFTERWARDS,
+    HOOK,
+    MAKES_LAYERS,
+    PREPARES,
+    CodeLocation,
+    is_beside,
+    location_of,
+)
 from perfdoctor.timeline.loop_positions import with_calls_below, with_hooks, with_loop_positions
 
 PACKAGES = "/env/lib/python3.11/site-packages"
@@ -41,6 +49,13 @@ def test_above_the_call_is_input_and_below_is_not() -> None:
     loop = (main(20), own(7)), (main(22), MODULE), (main(24), OPTIMIZER), (main(25), own(40))
     details = seen(*((stack, 5) for stack in loop))
     assert list(details.values()) == [PREPARES, "", "", AFTERWARDS]
+
+
+@pytest.mark.parametrize("made", [("nn/init.py", "kaiming_uniform_"), ("nn/modules/linear.py", "Linear.__init__")])
+def test_layers_that_are_made_above_the_call_are_no_input(made: tuple[str, str]) -> None:
+    layers = main(20), Frame("/home/me/model.py", "Features.__init__", 7), Frame(f"{TORCH}/{made[0]}", made[1], 120)
+    details = seen((layers, 5), ((main(21), own(7)), 5), ((main(22), MODULE), 5), ((main(24), OPTIMIZER), 5))
+    assert list(details.values()) == [MAKES_LAYERS, PREPARES, "", ""]
 
 
 @pytest.mark.parametrize(

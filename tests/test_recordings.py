@@ -17,8 +17,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from perfdoctor.analysis.from_recording import examine
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.reader import Recording
 from perfdoctor.reports import console, html, reading
 from perfdoctor.reports.json import render
 from perfdoctor.reports.language import language
@@ -82,6 +84,19 @@ def test_full_memory_by_itself_is_no_lack_of_it(name: str, monkeypatch: pytest.M
     monkeypatch.setattr(Gpus, "memory_used", lambda gpus, pid: 0.95)
     found = corpus.examined(corpus.FOLDER / f"{name}{corpus.SUFFIX}").verdict.cause
     assert found == examined(name).verdict.cause
+
+
+def test_without_names_of_pytorchs_functions_calls_are_not_taken_for_arithmetic_in_silence(tmp_path: Path) -> None:
+    """As of a perfdoctor that was killed: names are looked up at the end."""
+    file = tmp_path / "job.perfdoctor"
+    packing.unpack(corpus.FOLDER / f"gnn_node_loop{corpus.SUFFIX}", file)
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("DELETE FROM Symbol")
+        db.commit()
+    with Recording.open(file) as recording:
+        found = examine(recording)
+    assert found.verdict.confidence <= 0.5
+    assert "calls of operators look like arithmetic" in console.render(found, width=400, color=False, encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", corpus.names())

@@ -14,7 +14,7 @@ from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.messages import say
 from perfdoctor.metrics.by_function import by_function
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import THINNED, Event, Unavailable
+from perfdoctor.recording.schema import THINNED, CodeSample, Event, Unavailable
 from perfdoctor.results.stuck import Stuck
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.confidence import gpu_use_is_read, knows_such_gpus
@@ -28,6 +28,8 @@ _WATCH_LONGER = say("coverage.watch_longer")
 _WATCH_TRAINING = say("coverage.watch_training")
 _TRACE_IT = say("coverage.trace_it")
 _NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too_brief=True)
+
+_NO_NAMES = NotExamined("code", say("coverage.no_names"), say("coverage.open_files"))
 
 
 def not_examined(job: JobTimeline, case: Case, *, traced: bool) -> tuple[NotExamined, ...]:
@@ -91,6 +93,11 @@ def _unavailable(job: JobTimeline) -> list[NotExamined]:
         for event in job.recording.rows(Event)
         if event.kind.endswith(THINNED)
     ]
+    if not len(job.code):
+        refused = [one for one in missing if one.probe == "code"]
+        reasons = refused or ([_NO_NAMES] if job.recording.columns(CodeSample, "time_ns")[0] else [])
+        without_code = [replace(one, reason=say("coverage.no_code", reason=one.reason)) for one in reasons]
+        missing = [one for one in missing if one.probe != "code"] + without_code
     if all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
         return missing
     reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]

@@ -104,6 +104,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
         versions=read_versions(job.recording, trainers),
+        code_seen=len(job.code) > 0,
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
         once=_first_start(job, accounts),
     )

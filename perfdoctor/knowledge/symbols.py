@@ -237,6 +237,11 @@ def classify(image: str, symbol: str) -> CodeKind:
     return "kernel" if _KERNEL_OUTSIDE.match(symbol) else "library"
 
 
+def is_torch(image: str) -> bool:
+    """Whether a mapped file, as of ``classify``, is one of PyTorch's own libraries."""
+    return _TORCH.match(image.rpartition("/")[2]) is not None
+
+
 def bits(image: str, symbol: str) -> int | None:
     """Of how many bits the numbers are that a kernel works on, 64 or 32; None where its name does not say.
 

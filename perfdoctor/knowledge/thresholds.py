@@ -517,6 +517,11 @@ STRAGGLER = Threshold(0.8, "fraction of all waiting for ranks", "what TraceML an
 CONFIDENCE_OUTSIDE = Threshold(
     0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"
 )
+CONFIDENCE_WITHOUT_CODE = Threshold(
+    0.5,
+    "probability",
+    "judgement: of jobs that train on a CPU up to nine tenths were calls that looked like arithmetic",
+)
 CONFIDENCE_GPU_OUTSIDE = Threshold(
     0.6, "probability", "what a job on such a GPU looks like from outside was built from published facts, never tried"
 )

@@ -94,6 +94,7 @@ class Case:
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         versions: of ``python`` and ``torch``, as far as they were read.
+        code_seen: machine code of trainers was sampled: without that, calls of operators look like arithmetic.
         watched_s: seconds watched.
         ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
         once: cause id to how long it lasted, in seconds, where it was not seen to come again: in a single stretch, say.
@@ -123,6 +124,7 @@ class Case:
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    code_seen: bool = True
     watched_s: float = 0.0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)

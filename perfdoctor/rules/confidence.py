@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.causes import GPU_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION
+from perfdoctor.causes import GPU_COMPUTE, KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD, SYNCHRONIZATION
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
 from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.rules.resampling import RESAMPLES, drawn_sums, drawn_weights
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Whose shares divide the time of a GPU between work and idling; all else that holds up its host is seen on that.
 _OF_GPU_TIME = frozenset((GPU_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION))
+# What only machine code tells apart.
+_TOLD_BY_CODE = frozenset((MODEL_COMPUTE, PYTHON_OVERHEAD))
 
 
 def most_confidence(case: Case, cause: str, level: str) -> float:
@@ -34,6 +36,8 @@ def most_confidence(case: Case, cause: str, level: str) -> float:
         if cause in _OF_GPU_TIME and not gpu_use_is_read(case):
             return thresholds.CONFIDENCE_GPU_UNREAD
         return thresholds.CONFIDENCE_GPU_TRIED if knows_such_gpus(case) else thresholds.CONFIDENCE_GPU_OUTSIDE
+    if level != TRACED and not case.code_seen and cause in _TOLD_BY_CODE:
+        return thresholds.CONFIDENCE_WITHOUT_CODE
     if level == OUTSIDE:
         return thresholds.CONFIDENCE_OUTSIDE
     return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.symbols import CodeKind, classify, reduces_by_number, walks
+from perfdoctor.knowledge.symbols import CodeKind, classify, is_torch, reduces_by_number, walks
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample
 
@@ -29,15 +29,27 @@ class CodeSamples:
 
     @classmethod
     def read(cls, recording: Recording) -> CodeSamples:
-        """Those of a recording, with the names that were looked up after they were taken."""
+        """Those of a recording, with the names that were looked up after they were taken; none without PyTorch's names.
+
+        Those are missing where its files could not be opened, or perfdoctor was killed before it looked them up: then
+        arithmetic and calls look alike.
+        """
         times, tids, *where = recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
         known = _Kinds(recording.symbols)
         places = [*zip(*where, strict=True)]
         kinds = np.array([known[place] for place in places], dtype=object)
+        in_torch = [place for place in places if is_torch(place[0])]
+        if sum(place in known.nameless for place in in_torch) > thresholds.MOSTLY * len(in_torch):
+            return cls.none()
         by_number = sum(place in known.by_number for place in places) if known.by_number else 0
         if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
             kinds[[place in known.walks for place in places]] = "kernel"
         return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds)
+
+    @classmethod
+    def none(cls) -> CodeSamples:
+        """No samples."""
+        return cls(np.array([], dtype=np.int64), np.array([], dtype=np.int64), np.array([], dtype=object))
 
     def __len__(self) -> int:
         return len(self.times_ns)
@@ -77,18 +89,22 @@ class _Kinds(dict[tuple[str, int, str], CodeKind]):
     Attributes:
         by_number: of these, what sets reductions up for each number that they put out.
         walks: what goes over elements, in such a reduction for each number and in all operations once.
+        nameless: code of which no name is known at all.
     """
 
     def __init__(self, looked_up: dict[tuple[str, int], str]) -> None:
         super().__init__()
         self._looked_up = looked_up
         self.by_number, self.walks = set[tuple[str, int, str]](), set[tuple[str, int, str]]()
+        self.nameless = set[tuple[str, int, str]]()
 
     def __missing__(self, place: tuple[str, int, str]) -> CodeKind:
         image, offset, symbol = place
         name = symbol or self._looked_up.get((image, offset), "")
         kind = classify(image, name)
-        if reduces_by_number(name):
+        if not name:
+            self.nameless.add(place)
+        elif reduces_by_number(name):
             self.by_number.add(place)
         elif walks(name):
             self.walks.add(place)

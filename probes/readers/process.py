@@ -113,7 +113,9 @@ def versions_of(pid: int, root: Path = Path("/")) -> dict[str, str]:
         if python := _VERSION.search(maps):
             found["python"] = ".".join(part.decode() for part in python.groups())
         if package := _TORCH_PACKAGE.search(maps):
-            file = root / f"proc/{pid}/root{os.fsdecode(package[1])}/version.py"
+            folder = os.fsdecode(package[1])
+            below = root / f"proc/{pid}/root{folder}"  # or, of a process in a changed root alone, named as we see it
+            file = (below if below.exists() else Path(folder)) / "version.py"
             if torch := _TORCH_VERSION.search(file.read_text(errors="replace")):
                 found["torch"] = torch[1]
     except OSError:

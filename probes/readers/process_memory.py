@@ -64,8 +64,13 @@ def images(process: Path) -> dict[str, Mapping]:
 
 
 def image_path(process: Path, mapping: Mapping) -> Path:
-    """Where we can open a mapped file, even if the process has another root directory (a container)."""
-    return process / "root" / mapping.path.lstrip("/")
+    """Where we can open a mapped file, even if the process has another root directory (a container).
+
+    That is what is mapped itself, where we may (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, see proc_pid_map_files(5)),
+    even if it was replaced or deleted since; and else what has its name now.
+    """
+    exact = process / f"map_files/{mapping.start:x}-{mapping.end:x}"
+    return exact if os.path.exists(exact) else process / "root" / mapping.path.lstrip("/")
 
 
 class Memory:

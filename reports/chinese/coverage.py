@@ -18,6 +18,21 @@ def no_stacks(*, reason: str) -> str:
     )
 
 
+def no_code(*, reason: str) -> str:
+    return (
+        f"{worded(reason).rstrip('.。')}。没有机器码的采样，算子的调用看起来就像运算："
+        "由许多小算子组成的作业会显得没有瓶颈。"
+    )
+
+
+def no_names() -> str:
+    return "PyTorch 各个库中的函数没有名称：无法打开它们的文件，或者 perfdoctor 被强行终止"
+
+
+def open_files() -> str:
+    return "以 root 身份运行 perfdoctor，或者在作业所在的环境（它的容器）中运行，并让它自行结束"
+
+
 def gpu_untraced(*, tried: bool) -> str:
     rest = (
         "在这一代 GPU 上，最初 19 个作业中有 14 个的结论一次就判断正确，因此置信度最高为 70%。"

@@ -16,6 +16,23 @@ def no_stacks(*, reason: str) -> str:
     )
 
 
+def no_code(*, reason: str) -> str:
+    return (
+        f"{reason.rstrip('.')}. Without machine code, calls of operators look like arithmetic: a job of many small "
+        "operators seems to have no bottleneck."
+    )
+
+
+def no_names() -> str:
+    return (
+        "The functions of PyTorch's libraries have no names: their files could not be opened, or perfdoctor was killed"
+    )
+
+
+def open_files() -> str:
+    return "run perfdoctor as root, or where the job runs (in its container), and let it end by itself"
+
+
 def gpu_untraced(*, tried: bool) -> str:
     rest = (
         "On GPUs of this generation 14 of the first 19 verdicts were right at the first attempt, so confidence is at "

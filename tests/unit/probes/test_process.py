@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 
 from perfdoctor.probes.readers.cpython import Layout
 from perfdoctor.probes.readers.process import versions_of
-from perfdoctor.probes.readers.process_memory import Memory
+from perfdoctor.probes.readers.process_memory import Memory, image_path, images
+from tests.processes.attaching import job, needs_root
 
 PACKAGES = "/opt/some where/lib/python3.12/site-packages"
 
@@ -52,3 +55,39 @@ def test_what_is_no_address_is_no_threads_identifier(word: int, ident: int | Non
         assert layout.ident(memory, ctypes.addressof(state)) == ident
     finally:
         memory.close()
+
+
+SAYS_READY = "echo ready $$; read line"
+
+
+@needs_root
+def test_files_are_found_of_a_process_whose_root_was_changed(tmp_path: Path) -> None:
+    """Its maps name them as others see them, and not below its root."""
+    root = tmp_path / "root"
+    root.mkdir()
+    shell = os.path.realpath("/bin/sh")
+    inside = f"mount --rbind / {root} && exec chroot {root} {shell} -c {shlex.quote(SAYS_READY)}"
+    with job("unshare", "--mount", "sh", "-c", inside) as started:
+        process = Path(f"/proc/{started.pid}")
+        found = next(image for path, image in images(process).items() if path.endswith(shell))
+        assert os.path.samefile(image_path(process, found), shell)
+
+
+@needs_root
+def test_files_are_found_that_were_replaced_since_they_were_mapped(tmp_path: Path) -> None:
+    shell = tmp_path / "sh"
+    shutil.copy(os.path.realpath("/bin/sh"), shell)
+    with job(str(shell), "-c", SAYS_READY) as started:
+        process = Path(f"/proc/{started.pid}")
+        shell.unlink()
+        shell.write_text("another version")
+        found = images(process)[str(shell)]
+        assert image_path(process, found).read_bytes() == Path("/bin/sh").read_bytes()
+
+
+def test_torch_says_its_version_where_a_root_was_changed_alone(tmp_path: Path) -> None:
+    package = tmp_path / "seen" / "torch"
+    mapped(tmp_path, f"{package}/lib/libtorch_cpu.so")
+    package.mkdir(parents=True)
+    (package / "version.py").write_text("__version__ = '2.6.0'\n")
+    assert versions_of(7, tmp_path) == {"torch": "2.6.0"}

@@ -94,6 +94,12 @@ def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
     assert first_cause(clear, level="traced") == "cpu.kernel_launch"
 
 
+def test_without_machine_code_calls_and_arithmetic_are_not_told_apart() -> None:
+    blind = Case({}, (), {}, code_seen=False)
+    assert most_confidence(blind, "cpu.model_compute", OUTSIDE) == 0.5
+    assert most_confidence(blind, "io.storage_read", OUTSIDE) == 0.95
+
+
 def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) -> list[Account]:
     accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
     for block in range(seconds):

@@ -42,3 +42,13 @@ def test_walks_over_elements_are_arithmetic_where_reductions_are_set_up_for_each
     with jobs.recorded([walk]) as alone, jobs.recorded([walk, by_number]) as together:
         assert CodeSamples.read(alone).kinds.tolist() == ["dispatch"]
         assert CodeSamples.read(together).kinds.tolist() == ["kernel", "kernel"]
+
+
+def test_where_pytorchs_functions_have_no_names_nothing_is_told_of_them() -> None:
+    """All of them would look like arithmetic."""
+    taken = [CodeSample(jobs.at(at), PID, "libtorch_cpu.so", at, "") for at in range(1, 6)]
+    python = CodeSample(jobs.at(6), PID, "libpython3.11.so.1.0", 1, "")
+    named = [Symbol("libtorch_cpu.so", at, KERNEL) for at in range(1, 6)]
+    for names, kinds in ((named[:2], 0), (named[:4], 6)):
+        with jobs.recorded([*taken, python, *names]) as recording:
+            assert len(CodeSamples.read(recording)) == kinds

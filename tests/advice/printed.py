@@ -63,7 +63,7 @@ def catalogue() -> Iterator[Printed]:
     for file in sorted((Path(perfdoctor.reports.__path__[0]) / "english").glob("*.py")):
         module = import_module(f"perfdoctor.reports.english.{file.stem}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and inspect.get_annotations(function)["return"] is Fix:
+            if function.__module__ == module.__name__ and inspect.get_annotations(function).get("return") is Fix:
                 yield from _with_values(f"{file.stem}.{name}", function)
 
 

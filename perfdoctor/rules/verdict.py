@@ -118,7 +118,7 @@ def least_shares(findings: Collection[Finding], level: str) -> Mapping[str, floa
 
     Where all that could be changed is the calls which the model's own operators take: small models that are sound spend
     up to a quarter of their time on those. And where a change to what operators compute frees more than calling all of
-    them takes: what is computed for nothing is also called for nothing. A trace shows what it counts as such.
+    them takes: that change is to come first. A trace shows what it counts as such.
     """
     calls = next((one for one in findings if one.cause == PYTHON_OVERHEAD), None)
     if level == TRACED or calls is None:

@@ -70,8 +70,8 @@ def test_of_the_calls_of_any_small_model_counts_what_is_more_than_in_sound_jobs(
 
 
 @pytest.mark.parametrize(("gain", "cause"), [(2.0, "cpu.model_compute"), (1.2, "cpu.python_overhead")])
-def test_calls_give_way_to_operations_that_need_not_be_made(gain: float, cause: str) -> None:
-    """What is computed for nothing is also called for nothing: parts of a tensor taken one by one, for instance."""
+def test_calls_give_way_to_arithmetic_of_which_a_change_frees_more_than_they_take(gain: float, cause: str) -> None:
+    """But for a change that is advised for the calls as well."""
     looped = advise("interpreter.several_at_once", line="train.py:5 forward")
     parts = replace(
         advise("arithmetic.take_parts_at_once", line="train.py:6 forward", share=0.5), predicted_speedup=gain

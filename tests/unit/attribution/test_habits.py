@@ -15,7 +15,7 @@ TRAINER, OTHER = 10, 11
 def job(*, running: float, user: float, switches: int, holder: int | None) -> JobTimeline:
     """A main thread that runs and is in user mode for these fractions of the time."""
     main = jobs.thread(TRAINER, TRAINER, run=running, switches=switches)
-    code = jobs.code(TRAINER, "libtorch_cpu.so", "", int(user * jobs.SECONDS * CODE_FREQUENCY))
+    code = jobs.code(TRAINER, "libtorch_cpu.so", "_ZN2at4_ops3add4callEv", int(user * jobs.SECONDS * CODE_FREQUENCY))
     return jobs.timeline([*jobs.process(TRAINER), *main, *code, *jobs.gil(TRAINER, holder)])
 
 

@@ -28,7 +28,6 @@ _WATCH_LONGER = say("coverage.watch_longer")
 _WATCH_TRAINING = say("coverage.watch_training")
 _TRACE_IT = say("coverage.trace_it")
 _NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too_brief=True)
-
 _NO_NAMES = NotExamined("code", say("coverage.no_names"), say("coverage.open_files"))
 
 

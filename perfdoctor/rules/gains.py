@@ -222,10 +222,6 @@ GAINS: Mapping[str, Estimate] = {
     "health.leave_host": estimates.part_value("stolen"),
 }
 
-# Those that compile a model, or a part of the training.
-COMPILING = frozenset(
-    ("interpreter.compile_model", "interpreter.whole_graph", "gpu.fuse", "gpu.merge_kernels", "optimizer.compiled")
-)
 # Of these the ones that are a choice of what is trained, not only of how.
 LARGER_BATCH = frozenset(
     ("interpreter.larger_batch", "gpu.larger_batch", "gpu_idle.larger_batch", "tensor_parallel.larger_batch")
@@ -235,3 +231,7 @@ LARGER_BATCH = frozenset(
 CHANGES_STEP = LARGER_BATCH | {
     "interpreter.several_at_once", "helpers.step_together", "communication.exchange_seldom"
 }  # fmt: skip
+# And those that compile a model, or a part of the training.
+COMPILING = frozenset(
+    ("interpreter.compile_model", "interpreter.whole_graph", "gpu.fuse", "gpu.merge_kernels", "optimizer.compiled")
+)

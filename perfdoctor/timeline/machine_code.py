@@ -38,8 +38,8 @@ class CodeSamples:
         known = _Kinds(recording.symbols)
         places = [*zip(*where, strict=True)]
         kinds = np.array([known[place] for place in places], dtype=object)
-        in_torch = [place for place in places if is_torch(place[0])]
-        if sum(place in known.nameless for place in in_torch) > thresholds.MOSTLY * len(in_torch):
+        nameless = sum(place in known.nameless for place in places) if known.nameless else 0
+        if nameless and nameless > thresholds.MOSTLY * sum(is_torch(image) for image, *_ in places):
             return cls.none()
         by_number = sum(place in known.by_number for place in places) if known.by_number else 0
         if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
@@ -89,7 +89,7 @@ class _Kinds(dict[tuple[str, int, str], CodeKind]):
     Attributes:
         by_number: of these, what sets reductions up for each number that they put out.
         walks: what goes over elements, in such a reduction for each number and in all operations once.
-        nameless: code of which no name is known at all.
+        nameless: of PyTorch's code, what no name is known of at all.
     """
 
     def __init__(self, looked_up: dict[tuple[str, int], str]) -> None:
@@ -102,7 +102,7 @@ class _Kinds(dict[tuple[str, int, str], CodeKind]):
         image, offset, symbol = place
         name = symbol or self._looked_up.get((image, offset), "")
         kind = classify(image, name)
-        if not name:
+        if not name and is_torch(image):
             self.nameless.add(place)
         elif reduces_by_number(name):
             self.by_number.add(place)

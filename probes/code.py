@@ -1,5 +1,7 @@
 """Where in machine code the main threads of the job's processes are, sampled by the kernel's profiler.
 
+Where that is refused, threads are stopped for a moment instead (``probes/readers/ptrace_sampler.py``).
+
 So are autograd's threads, which carry out the backward pass on a device while the main thread sleeps.
 While recording, samples carry image and offset only; the names of functions come at the end in one pass per
 image (``Symbol`` rows), because reading libtorch's symbols takes longer than everything else.
@@ -13,15 +15,16 @@ from itertools import islice
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
-from perfdoctor.probes.readers import perf_events
+from perfdoctor.probes.readers import perf_events, ptrace_sampler
 from perfdoctor.probes.readers.perf_events import PerfEvent
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate, device_files
 from perfdoctor.probes.readers.procfs import Births
+from perfdoctor.probes.readers.ptrace_sampler import PtraceSampler, StoppedThread
 from perfdoctor.probes.readers.symbols import AddressSpace, Images
 from perfdoctor.probes.readers.task import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
+from perfdoctor.recording.schema import BY_STOPS, CODE_FREQUENCY, CodeSample, Reading, Symbol
 
 
 class _SampledProcess:
@@ -34,7 +37,7 @@ class _SampledProcess:
 
     def __init__(self, pid: int, root: Path, images: Images) -> None:
         self.pid = pid
-        self.events: dict[int, PerfEvent] = {}
+        self.events: dict[int, PerfEvent | StoppedThread] = {}
         self._root = root
         self._folder = root / "proc" / str(pid)
         self._space = AddressSpace(self._folder, images)
@@ -63,6 +66,10 @@ class _SampledProcess:
         names = {tid: _name(f"{tasks}/{tid}") for tid in asked}
         self._on_gpu = self._on_gpu or any(name.startswith(_OF_DRIVER) for name in names.values())
         return [tid for tid, own in names.items() if own.startswith(name) and tid not in self.events]
+
+    def task(self, tid: int) -> Path:
+        """The folder of one of its threads."""
+        return self._folder / "task" / str(tid)
 
     def look_for_driver(self, time_ns: int) -> None:
         """Asks whether it has files of a GPU's driver open, ever more rarely: not each driver names its threads."""
@@ -99,6 +106,16 @@ class _SampledProcess:
         for event in self.events.values():
             event.close()
         self.events.clear()
+
+
+def _by_stops(refusal: Refusal) -> Refusal:
+    """What is seen otherwise where the kernel's profiler is refused."""
+    instead = Refusal(
+        "Threads are stopped for a moment instead, up to 33 times a second, to see where in machine code they are;"
+        " how long they are in the kernel is not seen.",
+        refusal.enable,
+    )
+    return instead._replace(reason=f"{refusal.reason} {instead.reason}")
 
 
 def _name(task: str) -> bytes:
@@ -146,6 +163,7 @@ class CodeProbe:
         self._root = root
         self._job: Processes | None = None
         self._processes: dict[int, _SampledProcess] = {}
+        self._stops: PtraceSampler | None = None
         self._births = Births(root)
         self._listed_ns = 0
         self._unlisted: set[int] = set()  # processes whose threads are still to be listed
@@ -154,8 +172,10 @@ class CodeProbe:
         self._said: list[int | None] = []  # error numbers: each kind of refusal once, not once per worker
 
     def check(self, process: Candidate) -> Availability:
-        """All is seen, or nothing."""
+        """All is seen, or all but time in the kernel, or nothing."""
         refusal = perf_events.refusal(self._root)
+        if refusal is not None and process.rights.trace and ptrace_sampler.refusal() is None:
+            return Availability.but_for(self.name, _by_stops(refusal))
         if refusal is None and not process.rights.read:
             refusal = process.rights.why_not
         return Availability.unless(self.name, refusal)
@@ -163,6 +183,11 @@ class CodeProbe:
     def open(self, job: Processes) -> Iterator[Sample]:
         """Starts sampling the processes that there are now."""
         self._job = job
+        refusal = perf_events.refusal(self._root)
+        if refusal is not None and ptrace_sampler.refusal() is None:
+            with suppress(OSError):  # what the kernel's profiler says is told then
+                self._stops = PtraceSampler()
+                yield Unavailable(self.name, *_by_stops(refusal))
         yield from self._meet()
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
@@ -181,6 +206,8 @@ class CodeProbe:
         yield from self._list_threads()
         for process in self._processes.values():
             yield from process.read()
+        if self._stops is not None:
+            yield from self._of_stops(self._stops, now_ns)
 
     def close(self) -> Iterator[Sample]:
         """Stops sampling, yields the last samples and then the names of all functions seen."""
@@ -188,6 +215,8 @@ class CodeProbe:
             yield from process.read()
             process.close()
         self._processes.clear()
+        if self._stops is not None:
+            self._stops.close()
         self._births.close()
         for image, offset, symbol in self._images.functions():
             yield Symbol(image, offset, symbol)
@@ -222,13 +251,27 @@ class CodeProbe:
         self._unlisted |= again
 
     def _sample_thread(self, process: _SampledProcess, tid: int) -> Iterator[Sample]:
+        if self._stops is not None:
+            is_worker = self._job is not None and process.pid in self._job.forked_pids()
+            process.events[tid] = self._stops.sample(tid, process.task(tid), in_turn=is_worker)
+            return
         try:
             process.events[tid] = PerfEvent(tid, CODE_FREQUENCY)
         except OSError as error:
-            self._refused.add(tid)
-            if error.errno not in (errno.ESRCH, *self._said):
-                self._said.append(error.errno)
-                yield Unavailable(self.name, *self._why(process.pid, error))
+            yield from self._refuse(tid, process.pid, error)
+
+    def _of_stops(self, stops: PtraceSampler, now_ns: int) -> Iterator[Sample]:
+        """What is to be kept of the stops themselves, and of threads that may not be stopped."""
+        yield Reading(now_ns, self.name, "perfdoctor", BY_STOPS, stops.stopped_ns / NS_PER_S)
+        while stops.refused:
+            tid, number = stops.refused.pop()
+            yield from self._refuse(tid, tid, OSError(number, os.strerror(number)))
+
+    def _refuse(self, tid: int, pid: int, error: OSError) -> Iterator[Sample]:
+        self._refused.add(tid)
+        if error.errno not in (errno.ESRCH, *self._said):
+            self._said.append(error.errno)
+            yield Unavailable(self.name, *self._why(pid, error))
 
     def _why(self, pid: int, error: OSError) -> Refusal:
         """Why the kernel refused a process, and what would allow it."""

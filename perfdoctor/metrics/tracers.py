@@ -22,9 +22,7 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.stacks import Stacks
-
-# The state of a thread that its tracer has stopped (proc_pid_stat(5)).
-TRACED = "t"
+from perfdoctor.timeline.threads import TRACED
 
 
 class Tracer(NamedTuple):

@@ -167,10 +167,12 @@ class PythonThread(NamedTuple):
 
 # So many ``CodeSample`` are taken per second of CPU time in user mode; odd, so as not to march in step with timers.
 CODE_FREQUENCY = 99
+# A counter of the recorder's: for how long it has stopped threads to take them, where the kernel's profiler is refused.
+BY_STOPS = "stopped_threads_seconds_total"
 
 
 class CodeSample(NamedTuple):
-    """Where in machine code a thread was while it was on a CPU in user mode.
+    """Where in machine code a thread was while it was on a CPU in user mode (by stops: or took a page fault there).
 
     Attributes:
         image: base name of the mapped file, or ``[jit]`` for anonymous executable memory, ``[vdso]`` …

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind, classify, is_torch, reduces_by_number, walks
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CodeSample
+from perfdoctor.recording.schema import BY_STOPS, CODE_FREQUENCY, CodeSample
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,14 @@ class CodeSamples:
         times_ns: when each was taken.
         tids: of which thread.
         kinds: as ``perfdoctor.knowledge.symbols`` classifies it, a ``CodeKind`` each.
+        per_second: how many there are of a thread in a second that it spends on a CPU in user mode; None where threads
+            were stopped for them at times of the recorder's.
     """
 
     times_ns: npt.NDArray[np.int64]
     tids: npt.NDArray[np.int64]
     kinds: npt.NDArray[np.object_]
+    per_second: int | None = CODE_FREQUENCY
 
     @classmethod
     def read(cls, recording: Recording) -> CodeSamples:
@@ -44,7 +47,8 @@ class CodeSamples:
         by_number = sum(place in known.by_number for place in places) if known.by_number else 0
         if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
             kinds[[place in known.walks for place in places]] = "kernel"
-        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds)
+        per_second = None if ("perfdoctor", BY_STOPS) in recording.series else CODE_FREQUENCY
+        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds, per_second)
 
     @classmethod
     def none(cls) -> CodeSamples:
@@ -77,10 +81,10 @@ class CodeSamples:
         moved = kept.tids.copy()
         for old, new in tids.items():
             moved[kept.tids == old] = new
-        return CodeSamples(kept.times_ns, moved, kept.kinds)
+        return replace(kept, tids=moved)
 
     def _where(self, chosen: npt.NDArray[np.bool_]) -> CodeSamples:
-        return CodeSamples(self.times_ns[chosen], self.tids[chosen], self.kinds[chosen])
+        return replace(self, times_ns=self.times_ns[chosen], tids=self.tids[chosen], kinds=self.kinds[chosen])
 
 
 class _Kinds(dict[tuple[str, int, str], CodeKind]):

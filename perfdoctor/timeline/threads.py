@@ -17,7 +17,7 @@ from perfdoctor.knowledge.calls import NETWORK_TARGETS, ON_CONNECTIONS, STARTS_P
 from perfdoctor.knowledge.threads import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import ThreadSample
+from perfdoctor.recording.schema import BY_STOPS, TRACED_BY, ThreadSample
 from perfdoctor.timeline.stand_ins import drawn
 
 Times = npt.NDArray[np.int64]
@@ -82,6 +82,8 @@ class ThreadState:
         return self.target == "socket:other" and self.syscall in ON_CONNECTIONS
 
 
+# Its tracer has stopped it (proc_pid_stat(5)).
+TRACED = "t"
 # Gone, or dead and not yet buried: its counters stand still, or can no longer be read.
 _ENDED = ("X", "Z")
 GONE = ThreadState("X", None, "", 0.0, 0.0)
@@ -112,6 +114,9 @@ class ThreadSamples(NamedTuple):
         counters = (np.array(column, dtype=np.float64) for column in others[3:])
         together = cls(np.array(times, dtype=np.int64), *texts, *counters)
         of = np.array(tids, dtype=np.int64)
+        if _stopped_by_us(recording):
+            stopped = together.states == TRACED
+            together.states[stopped], together.syscalls[stopped], together.targets[stopped] = "R", None, ""
         order = np.argsort(of, kind="stable")
         threads, begins = np.unique(of[order], return_index=True)
         parts = dict(zip(threads.tolist(), np.split(order, begins)[1:], strict=True))
@@ -120,6 +125,12 @@ class ThreadSamples(NamedTuple):
     def at(self, numbers: npt.NDArray[np.int64]) -> ThreadSamples:
         """Some of them."""
         return ThreadSamples._make(column[numbers] for column in self)
+
+
+def _stopped_by_us(recording: Recording) -> bool:
+    """Whether nobody but perfdoctor stopped threads, and only running ones, to see where in machine code they are."""
+    by_others = any(name == TRACED_BY for _, name in recording.facts)
+    return ("perfdoctor", BY_STOPS) in recording.series and not by_others
 
 
 class ThreadSeries:

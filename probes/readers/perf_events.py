@@ -112,7 +112,7 @@ class PerfEvent:
 def refusal(root: Path = Path("/")) -> Refusal | None:
     """Why instruction pointers cannot be sampled here at all; None if they can.
 
-    Found out on the calling thread, whose sampling ends at once.
+    Found out on the calling thread, whose sampling ends at once: a setting of 3 means something to some kernels only.
 
     Args:
         root: where /proc is.
@@ -121,14 +121,14 @@ def refusal(root: Path = Path("/")) -> Refusal | None:
         paranoid = int((root / "proc/sys/kernel/perf_event_paranoid").read_text())
     except (OSError, ValueError):
         return Refusal("This kernel has no performance events.", "a kernel with CONFIG_PERF_EVENTS")
-    privileged = capable(CAP_PERFMON, root) or capable(CAP_SYS_ADMIN, root)
-    if paranoid > 2 and not privileged:
-        return Refusal(f"kernel.perf_event_paranoid is {paranoid}.", "sudo sysctl kernel.perf_event_paranoid=2")
     if platform.machine() not in _SYSCALL:
         return Refusal(f"Machine code is not sampled on {platform.machine()}.", "x86_64 or aarch64")
     try:
         os.close(_open(0, 1))
     except OSError as error:
+        privileged = capable(CAP_PERFMON, root) or capable(CAP_SYS_ADMIN, root)
+        if paranoid > 2 and not privileged:
+            return Refusal(f"kernel.perf_event_paranoid is {paranoid}.", "sudo sysctl kernel.perf_event_paranoid=2")
         if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
             return Refusal(f"The system call perf_event_open is filtered here ({error.strerror}).", NO_FILTER)
         return Refusal(f"perf_event_open fails: {error.strerror}.", NO_FILTER)

@@ -19,6 +19,10 @@ def machine_code(*, samples: int, hertz: int) -> str:
     return f"机器码查看了 {samples:,} 次：线程每运行一秒 {hertz} 次。"
 
 
+def machine_code_by_stops(*, samples: int, stopped: float) -> str:
+    return f"机器码查看了 {samples:,} 次：每次让运行中的线程短暂停住；所有进程的线程合计停住 {stopped:.2g} s。"
+
+
 def interpreter(*, samples: int) -> str:
     return f"谁持有 GIL、是否在回收垃圾，读取了 {samples:,} 次。"
 

@@ -90,6 +90,11 @@ _PROBES = {
         "在未切分的 GPU 上、或在 Hopper 及更新的 GPU 上与作业一同运行 perfdoctor"
     ),
     "kernel.perf_event_paranoid is {}.": "kernel.perf_event_paranoid 为 {}。",
+    "Threads are stopped for a moment instead, up to 33 times a second, to see where in machine code they are; "
+    "how long they are in the kernel is not seen.": (
+        "因此改为让线程短暂停住（每秒最多 33 次），以查看它们位于机器码的何处；它们在内核中停留多久，则看不到。"
+    ),
+    "The system call ptrace is filtered here ({}).": "系统调用 ptrace 在这里被过滤（{}）。",
     "Machine code is not sampled on {}.": "在 {} 上不对机器码采样。",
     "x86_64 or aarch64": "使用 x86_64 或 aarch64",
     "This kernel has no performance events.": "这个内核没有性能事件。",

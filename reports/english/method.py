@@ -24,6 +24,11 @@ def machine_code(*, samples: int, hertz: int) -> str:
     return f"Native code was sampled {samples:,} times: {hertz} times for each second that a thread ran."
 
 
+def machine_code_by_stops(*, samples: int, stopped: float) -> str:
+    took = f"all these stops took {stopped:.2g} s, threads of all processes together"
+    return f"Native code was sampled {samples:,} times, by stopping a running thread for a moment; {took}."
+
+
 def interpreter(*, samples: int) -> str:
     return f"Who held the GIL, and whether garbage was being collected, was read {samples:,} times."
 

@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from perfdoctor.capture.target import require_linux
 from perfdoctor.errors import PerfDoctorError
+from tests.processes import filtered
 from tests.processes.attaching import (
     AS_NOBODY,
     ENVIRONMENT,
@@ -217,3 +219,27 @@ def test_nothing_overwrites_a_file_of_the_users(tmp_path: Path) -> None:
         answer = perfdoctor("attach", young.pid, "--recording", twice, "--json", twice)
         refused(answer, "is named for two things", "Name a file of its own for each")
     assert precious.read_text() == "data"
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not filtered.KNOWN, reason="numbers of system calls are known for two machines only")
+@pytest.mark.parametrize(("size", "cause"), [(8, "cpu.python_overhead"), (4_000_000, "cpu.model_compute")])
+def test_without_the_kernels_profiler_calls_are_told_from_arithmetic(tmp_path: Path, size: int, cause: str) -> None:
+    """Under a filter as a container's default one, which lets through all but performance events."""
+    code = (
+        "import os, torch; torch.set_num_threads(1)\n"
+        f"weights = torch.randn({size}, requires_grad=True); optimizer = torch.optim.SGD([weights], lr=1e-9)\n"
+        "print('ready', os.getpid(), flush=True)\n"
+        "while True:\n    optimizer.zero_grad()\n    (weights.tanh().exp().sum()).backward()\n    optimizer.step()\n"
+    )
+    with job(sys.executable, "-c", code) as ours:
+        answer = perfdoctor(
+            "attach", ours.pid, "--duration", "5", "--json", tmp_path / "a.json",
+            prefix=filtered.without(("perf_event_open",), ()),
+        )  # fmt: skip
+        assert psutil.Process(ours.pid).status() == psutil.STATUS_RUNNING
+    (code_missed,) = [one for one in answer.told["not_examined"] if one["probe"] == "code"]
+    assert "stopped for a moment" in code_missed["reason"]
+    shares = {one["cause"]: one["share"] for one in answer.told["findings"]}
+    # Of both together, since other work on the machine takes a part as well.
+    assert shares[cause] > 0.7 * (shares.get("cpu.python_overhead", 0.0) + shares.get("cpu.model_compute", 0.0))

@@ -1,8 +1,9 @@
 """Prints its pid, then computes for a minute: python (a loop in the interpreter), matmul (torch), backward (a thread
-that is named as autograd's, started a little later, while the main thread sleeps), or on_gpu (the same without a name,
-beside a thread that is named as one of CUDA's driver)."""
+that is named as autograd's, started a little later, while the main thread sleeps), on_gpu (the same without a name,
+beside a thread that is named as one of CUDA's driver), or signals (in the interpreter; says how many it was sent)."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -32,7 +33,24 @@ def handle_events() -> None:
     time.sleep(60)
 
 
-if sys.argv[1] == "python":
+def count_signals() -> None:
+    """Of each that the kernel delivers a byte is written; Python's own handlers are not called for each."""
+    came, comes = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(comes)
+    signal.signal(signal.SIGRTMIN, lambda *_: None)
+
+    def tell(*_: object) -> None:
+        print(os.read(came, 65536).count(signal.SIGRTMIN), flush=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, tell)
+    print(os.getpid(), flush=True)
+    count()
+
+
+if sys.argv[1] == "signals":
+    count_signals()
+elif sys.argv[1] == "python":
     print(os.getpid(), flush=True)
     count()
 elif sys.argv[1] == "backward":

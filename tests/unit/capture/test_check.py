@@ -1,5 +1,6 @@
 """What would work, and why not: real processes, another real user, and recorded trees for the rest."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -13,10 +14,13 @@ from perfdoctor.capture.check import preflight
 from perfdoctor.capture.target import require_target
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
+from perfdoctor.probes.readers import perf_events
 from perfdoctor.probes.readers.perf_events import refusal as perf_refusal
 from perfdoctor.probes.readers.permissions import memory_refusal, rights_over
 from perfdoctor.probes.readers.process import python_of
+from perfdoctor.probes.readers.ptrace_sampler import refusal as ptrace_refusal
 from perfdoctor.probes.readers.py_spy import find_py_spy, newest_of_py_spy
+from tests.processes import filtered
 from tests.processes.watching import as_nobody, plant, program
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -293,40 +297,34 @@ def test_root_in_a_container_without_the_capability(tmp_path: Path) -> None:
     assert "securityContext.capabilities.add" in how
 
 
-def test_paranoid_kernels_do_not_sample_machine_code(tmp_path: Path) -> None:
-    tree = {"proc/sys/kernel/perf_event_paranoid": "3\n", "proc/self/status": "CapEff:\t0\n"}
-    refusal = perf_refusal(plant(tmp_path, tree))
-    assert refusal == ("kernel.perf_event_paranoid is 3.", "sudo sysctl kernel.perf_event_paranoid=2")
+def _open_refused(*_: object, **__: object) -> int:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_paranoid_kernels_do_not_sample_machine_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = plant(tmp_path, {"proc/sys/kernel/perf_event_paranoid": "3\n", "proc/self/status": "CapEff:\t0\n"})
+    if perf_refusal() is None:
+        assert perf_refusal(root) is None  # a kernel to which 3 means no more than 2
+    monkeypatch.setattr(perf_events, "open_event", _open_refused)
+    assert perf_refusal(root) == ("kernel.perf_event_paranoid is 3.", "sudo sysctl kernel.perf_event_paranoid=2")
 
 
 def test_filters_are_found_by_trying() -> None:
-    """Under a seccomp filter that refuses both calls, as a container's would (a real filter, in a child)."""
+    """Under a seccomp filter that refuses the calls, as a container's would (a real filter, in a child)."""
     code = """
-import ctypes, os, struct
-from perfdoctor.probes.readers.perf_events import refusal as perf_refusal
-from perfdoctor.probes.readers.permissions import memory_refusal
-numbers = {"x86_64": (310, 298), "aarch64": (270, 241)}[os.uname().machine]
-# BPF: load the call's number; if it is one of the two, return EPERM, else allow (linux/seccomp.h).
-steps = [(0x20, 0, 0, 0), (0x15, 2, 0, numbers[0]), (0x15, 1, 0, numbers[1])]
-steps += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x50001)]
-program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
-class Filter(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
-libc = ctypes.CDLL(None, use_errno=True)
-filters = Filter(len(steps), ctypes.addressof(program))
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(filters), 0, 0) == 0, ctypes.get_errno()
-print(memory_refusal()[0])
-print(perf_refusal()[0])
+from perfdoctor.probes.readers import perf_events, permissions, ptrace_sampler
+for refusal in (perf_events.refusal(), permissions.memory_refusal(), ptrace_sampler.refusal()):
+    print(refusal[0])
 """
-    if os.uname().machine not in ("x86_64", "aarch64"):
+    if not filtered.KNOWN:
         pytest.skip("numbers of system calls are known for two machines only")
-    if memory_refusal() or perf_refusal():
+    if memory_refusal() or perf_refusal() or ptrace_refusal():
         pytest.skip("these calls are refused here already")
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    first, second = finished.stdout.splitlines()
-    assert "process_vm_readv is filtered" in first
-    assert "perf_event_open is filtered" in second
+    names = ("perf_event_open", "process_vm_readv", "ptrace")
+    command = filtered.without(names, [sys.executable, "-c", code])
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    for name, line in zip(names, finished.stdout.splitlines(), strict=True):
+        assert f"{name} is filtered" in line
 
 
 def test_knows_the_python_of_a_process() -> None:

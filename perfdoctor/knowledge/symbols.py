@@ -106,7 +106,7 @@ _YIELD = re.compile(r"_*sched_yield$")
 # In PyTorch: bookkeeping whose names would otherwise look like kernels.
 _BOOKKEEPING = _any_of(
     {
-        "wrap_kernel_functor|KernelFunction|BoxedKernel|DispatchStub": "PyTorch's dispatcher",
+        "wrap_kernel_functor|KernelFunction|BoxedKernel": "PyTorch's dispatcher",
         "mkl_serv_": "MKL's threads and settings",
         "primitive_hashing|primitive_desc|primitive_cache|_primitive_desc_create|dnnl_query": "oneDNN's set-up",
         "5ideep": "PyTorch's wrapper of oneDNN",
@@ -123,12 +123,22 @@ _KERNEL = _any_of(
         r"6native.*(?:im2col|col2im|vol2col|slow_conv|sparse_?mm|embedding_bag|max_pool1d_impl)": "ATen's others",
         r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_)": "ATen's matrix products, loops for small ones compiled in",
         "copy_same_type_transpose_": "ATen's transposing copy",
-        r"2at6native.*UlllE\d*_clEll": "bodies of at::parallel_for",
+        # Once in an operation they are not seen (1 % of a job that does nothing but call operations, at most).
+        "16DispatchStubImpl": "how that finds its loop, each time",
+        r"2at6native.*UlllE\d*_clEll|2at12parallel_forIZ": "bodies of at::parallel_for",
+        r"^_ZZ+NK?2at6native.*UlvE\d*_clEv": "loops of an operator, for one type of numbers (AT_DISPATCH)",
+        r"^_ZN2at6nativeL?\d\w*I\w+?EEv(?!\w*(?:6Tensor|10TensorBase|8ArrayRef))\w*PK?[TSfdlh]": "those by pointers",
+        r"6native\w*(?:11median_impl|9get_poolsER|(?:sparse|dense)_worker)": "ATen's loops over what takes tensors",
+        r"^_ZN?L?(?:12_GLOBAL__N_1)?\d+(?:calc_|erfcx)\w*I[fd]|^gammaf?k$": "elementary functions, ATen's and SLEEF's",
         r"^_ZSt\d+__\w+2at6native": "the standard library's sorting of tensors",
         "7mt19937|CPUGeneratorImpl": "random numbers",
         "pocketfft": "FFT",
         r"^(?:_ZGV[a-z][MN]\d+v+_)?Sleef_": "elementary functions, some by the names that vector functions have",
         r"^mkl_|^MKL_|^mkl$|^v[sd]\w+_cout_rare$": "MKL",
+        r"^\w*(?:DFT|Dft|FFT|Fft)(?:Fwd|Inv|fwd|inv|_)|^STEP_RADIX|^(?:no)?(?:prefetch_)?step_": "MKL's FFT",
+        r"^pointwise_f|^bluestein_|^compute_(?:\w*[cr]2[cr]|\w+_bluestein_)": "its parts for other lengths",
+        r"^x(?:csr|bsr)_|^xblock_": "MKL's products of sparse matrices",
+        r"^L\w*gas_\d+$|^[a-z]\w*\._omp_fn\.\d+$": "MKL's assembly, and bodies of its parallel loops",
         r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*": "BLAS",
         r"dnnl4impl3cpu|dnnl_[sd]gemm": "oneDNN",
         "8arm_gemm|11arm_compute|^kai_": "Arm Compute Library, KleidiAI",

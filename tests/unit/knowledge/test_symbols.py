@@ -22,6 +22,9 @@ ADAM = f"{NATIVE}9adam_mathIffLNS0_9ADAM_MODEE0EEENSt9enable_ifIXoo9is_same_vIT_
 NORMAL = "_ZNK2at6native9templates3cpu12_GLOBAL__N_112NormalFill16IfLb1EEclEPf.constprop.0"
 SMALL_MATRICES = "_ZN2at6nativeL19bmm_out_or_baddbmm_ERKNS_6TensorES3_S3_RKN3c106ScalarES7_b"
 CALLBACK = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
+RUNNING_MAXIMUM = "_ZN2at6nativeL20cummax_cummin_helperIflSt13greater_equalIfEEEvPKT_PS4_PT0_iiii"
+POOL3D = "_ZN2at12parallel_forIZNS_6native12_GLOBAL__N_120avg_pool3d_out_frameIfEEvPKT_PS4_lllllllii"
+SPARSE_PRODUCT = "_ZN2at6nativeL31s_addmm_out_sparse_dense_workerIfEEvllllRNS_6TensorERKN3c106ScalarERKS2_S7_S9_S9_S9_"
 SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
 
 
@@ -42,6 +45,24 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", "mkl_blas_def_sgemm_kernel_0_zen", "kernel"),
         ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel_0", "kernel"),
         ("libtorch_cpu.so", "mkl_serv_lsame", "dispatch"),
+        # Names that MKL's parts have without its prefix; lengths with large prime factors go through the second kind.
+        ("libtorch_cpu.so", "prefetch_step_radix8_fwd", "kernel"),
+        ("libtorch_cpu.so", "cDftFwd_StepPrimeFact", "kernel"),
+        ("libtorch_cpu.so", "compute_mg_c2r", "kernel"),
+        ("libtorch_cpu.so", "xcsr_gnxn_mv_def_ker", "kernel"),
+        ("libtorch_cpu.so", "LN4_LOOPgas_1", "kernel"),
+        ("libtorch_cpu.so", "dnnl_memory_create", "dispatch"),
+        ("libtorch_cpu.so", "gammafk", "kernel"),
+        ("libtorch_cpu.so", "_ZN12_GLOBAL__N_18calc_i0eIfEET_S1_", "kernel"),
+        ("libtorch_cpu.so", "_Z10erfcx_y100IfENSt9enable_ifIX19is_floating_point_vIT_EES1_E4typeES1_", "kernel"),
+        # One call for each number of a sparse matrix.
+        ("libtorch_cpu.so", SPARSE_PRODUCT, "kernel"),
+        ("libtorch_cpu.so", "_ZN2at6native16DispatchStubImpl16try_get_call_ptrEN3c1010DeviceTypeEPvS4_S4_", "kernel"),
+        ("libtorch_cpu.so", RUNNING_MAXIMUM, "kernel"),
+        ("libtorch_cpu.so", "_ZN2at6native4gemvIfEEvcllT_PKS2_lS4_lS2_PS2_l", "kernel"),
+        ("libtorch_cpu.so", "_ZN2at6native12_GLOBAL__N_111median_implERKNS_6TensorEb", "kernel"),
+        ("libtorch_cpu.so", POOL3D, "kernel"),
+        ("libtorch_cpu.so", "_ZZN2at6native20_coalesce_sparse_cpuERKNS_6TensorEENKUlvE_clEv", "kernel"),
         ("libtorch_cpu.so", LOOP, "kernel"),
         # On a GPU the loop is the device's.
         ("libtorch_cuda.so", LOOP, "dispatch"),

@@ -25,7 +25,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.arithmetic import fresh_memory, in_double, in_recurrent, reducing_by_number, without_onednn
 from perfdoctor.metrics.by_function import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.detours_in_stacks import find_in_stacks
-from perfdoctor.metrics.exchanges import read_exchanges
+from perfdoctor.metrics.exchanges import read_exchanges, sending_buffers
 from perfdoctor.metrics.filled_memory import filled_at, filled_memory
 from perfdoctor.metrics.helper_processes import helpers_at_once
 from perfdoctor.metrics.loaders import first_batches, taken_by_file
@@ -114,19 +114,21 @@ def _find_detours(
     job: JobTimeline, pids: Trainers, own: Mapping[str, Mapping[str, float]], at_work: float
 ) -> tuple[CostlyDetour, ...]:
     """What the job does again or for nothing, by its own source and by torch's frames, the costliest first."""
-    written = find_costly(job.stacks, pids, job.recording.rows(SourceDetour), own, at_work)
-    seen = find_in_stacks(job.stacks, [pid for pid, _ in pids], job.source_loops, own, at_work)
-    return tuple(sorted((*written, *seen), key=lambda one: -one.share))
+    written = job.recording.rows(SourceDetour)
+    at_lines = find_costly(job.stacks, pids, written, own, at_work)
+    seen = find_in_stacks(job.stacks, [pid for pid, _ in pids], job.source_loops, own, at_work, written)
+    return tuple(sorted((*at_lines, *seen), key=lambda one: -one.share))
 
 
 def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -> dict[str, str]:
-    """What passes take whose gradients nobody uses, a trace function, a tracer, and what torch.compile leaves out.
+    """What passes take whose gradients nobody uses, a trace function, a tracer, what torch.compile leaves out, buffers.
 
     Returns:
         The settings that say where.
     """
     unused, tracer = unused_pass(job.source_calls), find_tracer(job.stacks, trainers)
     uncompiled, stopped = find_uncompiled(job.stacks, trainers), stopped_by(job)
+    put(numbers, "sending_buffers", sending_buffers(job.stacks, trainers))
     put(numbers, "unused_pass", None if unused is None else part_in_call(job.stacks, trainers, unused))
     put(numbers, "tracing", None if tracer is None else tracer.part)
     put(numbers, "stopped", None if stopped is None else stopped.part)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.detours import BY_FRAMES, COMPUTED_AGAIN, FREED
+from perfdoctor.knowledge.detours import BY_FRAMES, COMPUTED_AGAIN, FREED, KEEPS_KEYS, UNCACHED
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.metrics.own_detours import CostlyDetour, Piece, cause_of
 from perfdoctor.metrics.own_loops import in_loop_of_model
-from perfdoctor.recording.own_source import SourceLoop, lines_of
+from perfdoctor.recording.own_source import SourceDetour, SourceLoop, lines_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import place_of
 from perfdoctor.timeline.stacks import Stacks
@@ -24,6 +24,7 @@ def find_in_stacks(
     loops: Collection[SourceLoop],
     own: Mapping[str, Mapping[str, float]],
     at_work: float,
+    written: Collection[SourceDetour] = (),
 ) -> Iterator[CostlyDetour]:
     """Such detours in the trainers' steps that take enough of the time to be reported.
 
@@ -33,13 +34,17 @@ def find_in_stacks(
         loops: of the job's own source.
         own: the lines of each cause, ``"file.py:12 function"`` to seconds.
         at_work: the fraction of the wall time in which main threads do not queue for a core.
+        written: what shows in the job's own source; some frames are a detour only where that says so.
     """
     spent, in_loops = stacks.spent_ns(trainers), lines_of(loops)
-    seen = {way: _Seen() for way in BY_FRAMES}
+    seen = {way: _Seen() for way in BY_FRAMES if way != UNCACHED or _keeps_no_keys(stacks, spent, written)}
     for number, amount in spent.items():
         frames, location = stacks.frames[number], stacks.locations[number]
         for way, depth in _asked(frames) if location.is_in_step else ():
-            if way != COMPUTED_AGAIN or in_loop_of_model(frames, depth, in_loops):
+            if way not in seen:
+                continue
+            # Asked for in a loop, or by a layer that the loop calls.
+            if way != COMPUTED_AGAIN or any(in_loop_of_model(frames, at, in_loops) for at in range(depth + 1)):
                 seen[way].asked[place_of(frames[depth])] += amount
                 seen[way].lines[location.line] += amount
                 seen[way].made[_class_made(frames[depth + 1])] += amount
@@ -49,6 +54,13 @@ def find_in_stacks(
             line, share = max(place.asked, key=place.asked.__getitem__), at_work * place.asked.total / spent.total
             pieces = tuple(Piece(name, "", "") for name in place.made if name)
             yield CostlyDetour(way, line, frozenset(place.lines), pieces, share, cause_of(place.lines, own))
+
+
+def _keeps_no_keys(stacks: Stacks, spent: Collection[int], written: Iterable[SourceDetour]) -> bool:
+    """Whether the source has text generated without a cache of keys and values, and none was seen at work."""
+    if not any(one.way == UNCACHED for one in written):
+        return False
+    return not any(KEEPS_KEYS.matches(frame) for number in spent for frame in stacks.frames[number])
 
 
 class _Seen:

@@ -6,10 +6,20 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import calls_backward, calls_model, sends_all_to_all
+from perfdoctor.knowledge.frames import calls_backward, calls_model, meaning, sends_all_to_all
 from perfdoctor.knowledge.libraries import ADDED_UP, ALL_TO_ALL
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
+
+# DistributedDataParallel, which has rank 0's buffers sent to all ranks in front of each forward pass.
+_SENDS_BUFFERS = meaning(r"torch/nn/parallel/distributed\.py", "_sync_buffers", "")
+
+
+def sending_buffers(stacks: Stacks, trainers: Collection[int]) -> float | None:
+    """Part of the trainers' time in which DistributedDataParallel has buffers sent; None where none was seen."""
+    spent = stacks.spent_ns(trainers)
+    found = [amount for number, amount in spent.items() if any(map(_SENDS_BUFFERS.matches, stacks.frames[number]))]
+    return sum(found) / spent.total if found else None
 
 
 @dataclass(frozen=True, slots=True)

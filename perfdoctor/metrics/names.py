@@ -85,6 +85,7 @@ THREADS: dict[str, Metric] = {
     "filling": Metric("memory being filled with one number elsewhere in main threads", "of the samples", "code"),
     "uncompiled": Metric("main threads below a compiled model's call, in what runs as written", _OF_TIME, "stacks"),
     "in_recurrent": Metric("forward passes in recurrent layers (LSTM, GRU, RNN)", "of it", "stacks"),
+    "sending_buffers": Metric("main threads in the sending of buffers before forward passes", _OF_TIME, "stacks"),
     "unused_pass": Metric("main threads in a module whose gradients nobody uses", _OF_TIME, "stacks"),
     "drawn_before": Metric("preparation that comes after a random draw, so differs in each epoch", "of it", "stacks"),
     "input_asleep": Metric("preparation in which whoever prepares sleeps for a set time", "of it", "threads"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfdoctor.causes import CAUSES, INPUT_PREPROCESSING, KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.detours import COPIED, COPIES_TENSORS, JOINED_CUT
-from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.detours import BY_FRAMES, COPIED, COPIES_TENSORS, JOINED_CUT, WITHOUT_MODULES
+from perfdoctor.knowledge.frames import Frame, calls_model
 from perfdoctor.metrics.names import Trainers
 from perfdoctor.recording.own_source import SourceDetour
 from perfdoctor.timeline.amounts import Amounts
@@ -84,7 +84,7 @@ def find_costly(
     if not detours or not of_trainers.total:
         return ()
     seen: dict[tuple[str, str, str], _Seen] = {}
-    at, waited = _by_line(detours), _part_of_input(own)
+    at, waited = _by_line(one for one in detours if one.way not in BY_FRAMES), _part_of_input(own)
     parts = {number: amount / of_trainers.total for number, amount in of_trainers.items()}
     for number, amount in of_workers.items():
         parts[number] = parts.get(number, 0.0) + waited * amount / of_workers.total
@@ -144,11 +144,12 @@ def _by_line(detours: Iterable[SourceDetour]) -> Mapping[tuple[str, int], list[S
 
 
 def _in_stack(
-    frames: Iterable[Frame], at: Mapping[tuple[str, int], Iterable[SourceDetour]]
+    frames: Sequence[Frame], at: Mapping[tuple[str, int], Iterable[SourceDetour]]
 ) -> dict[SourceDetour, Frame]:
-    """The detours that a stack is in, each with the outermost call that is."""
+    """The detours that a stack is in, each with the outermost call that is; a module is called at the same line."""
     found: dict[SourceDetour, Frame] = {}
-    for frame in frames:
+    for depth, frame in enumerate(frames):
         for one in at.get((frame.file, frame.line), ()):
-            found.setdefault(one, frame)
+            if one.way not in WITHOUT_MODULES or not calls_model(frames[depth + 1 : depth + 2]):
+                found.setdefault(one, frame)
     return found

@@ -54,6 +54,13 @@ def _say_what_holds_up(case: Case) -> Iterator[Message]:
         yield say("communication.held_up", network=_network(case))
 
 
+def _keep_buffers(case: Case) -> Iterator[Advice]:
+    """Of what DistributedDataParallel sends besides gradients."""
+    part = case.number("sending_buffers")
+    if part is not None and part >= thresholds.REPORTED_SHARE:
+        yield advise("communication.keep_buffers", share=part)
+
+
 def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
     held_up = _held_up_by_kernels(case)
     if held_up is not None:
@@ -61,6 +68,7 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
         yield advise("communication.high_priority", times=times, share=held_up, network=network)
         yield advise("communication.move_overlap", way=_way(case))
     yield from mend_transport(case)
+    yield from _keep_buffers(case)
     yield from _train_in_one_process(case, BANDWIDTH)
     if case.settings.get("tensor_parallel") == "yes" and has_several_hosts(case):
         yield advise("tensor_parallel.split_within_host", ranks=ranks_of_host(case))
@@ -160,6 +168,7 @@ def _is_by_hand(case: Case) -> bool:
 def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     small, way = case.measured("bytes_per_packet"), _way(case)
     yield from mend_transport(case)
+    yield from _keep_buffers(case)
     if case.settings.get("sync_batch_norm") == "yes":
         yield advise("communication.no_sync_batch_norm")
     if way == DDP:

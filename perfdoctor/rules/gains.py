@@ -169,6 +169,7 @@ GAINS: Mapping[str, Estimate] = {
     "communication.fewer_rounds": exchange_estimates.by_fewer_exchanges,
     "communication.large_buckets": exchange_estimates.by_larger_units,
     "communication.exchange_rarely": estimates.value("share", 0.0),
+    "communication.keep_buffers": estimates.value("share", 0.5),
     "communication.gather_tensors": exchange_estimates.of_objects,
     "communication.half_precision": estimates.HALF,
     "communication.one_process": exchange_estimates.by_one_process,

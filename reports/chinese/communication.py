@@ -52,6 +52,15 @@ def exchange_rarely(*, line: str | None, share: float) -> Fix:
     )
 
 
+def keep_buffers(*, share: float) -> Fix:
+    return fix(
+        "不要每步都发送缓冲区",
+        f"DistributedDataParallel 在每次前向传播之前把 rank 0 的缓冲区发给所有 rank，占 {percent(share)} 的时间。"
+        "不变的缓冲区（掩码、位置表）不必发送；批次的滑动统计量（BatchNorm）只有评估才需要："
+        "不发送时，参与评估的各个 rank 用自己的统计量。",
+    )
+
+
 def gather_tensors() -> Fix:
     return fix(
         "收集张量，而不是对象",

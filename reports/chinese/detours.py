@@ -138,6 +138,14 @@ def checked(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def uncached(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 生成文本时保留键和值",
+        f"{percent(share)} 的时间用于生成文本，而 use_cache=False 使模型每生成一个 token 都要重新处理整段文本。"
+        "有缓存时只需处理新的 token，生成的结果相同。只有使用激活检查点的训练才不能用缓存。",
+    )
+
+
 def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"在每一步中只计算一次 {line} 处的参数化权重",

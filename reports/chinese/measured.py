@@ -46,6 +46,7 @@ _THREADS = {
     "trainer taking memory anew from the kernel, page by page": "训练进程逐页向内核重新取内存",
     "main threads in a function that Python calls at each line or call": "主线程在 Python 逐行或逐次调用的函数中",
     "forward passes in recurrent layers (LSTM, GRU, RNN)": "前向传播中循环层（LSTM、GRU、RNN）所占的部分",
+    "main threads in the sending of buffers before forward passes": "主线程在前向传播之前发送缓冲区",
     "main threads in a module whose gradients nobody uses": "主线程在梯度无人使用的模块中",
     "preparation that comes after a random draw, so differs in each epoch": "随机取数之后的准备，各 epoch 不同",
     "preparation in which whoever prepares sleeps for a set time": "准备输入时按设定的时间睡眠的部分",

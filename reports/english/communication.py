@@ -149,6 +149,16 @@ def exchange_rarely(*, line: str | None, share: float) -> Fix:
     )
 
 
+def keep_buffers(*, share: float) -> Fix:
+    return Fix(
+        "Do not send buffers in each step",
+        f"In front of each forward pass DistributedDataParallel sends rank 0's buffers to all ranks, which takes "
+        f"{percent(share)} of the time. Constant ones (masks, tables of positions) need not be sent, and running "
+        "statistics of batches (BatchNorm) need it for evaluations only: ranks that evaluate each have their own then.",
+        "model = DistributedDataParallel(model, broadcast_buffers=False)",
+    )
+
+
 def gather_tensors() -> Fix:
     return Fix(
         "Gather tensors instead of objects",

@@ -207,6 +207,16 @@ def checked(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def uncached(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Keep keys and values while text is generated at {line}",
+        f"{percent(share)} of the time text is generated, and use_cache=False has the model go through all of the text "
+        "again for each new token. With a cache it goes through the new token alone, and generates the same. Only "
+        "training with activation checkpointing has to do without.",
+        "model.generation_config.use_cache = True",
+    )
+
+
 def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return Fix(
         f"Compute the parametrized weight at {line} once per step",

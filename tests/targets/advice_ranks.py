@@ -360,6 +360,14 @@ def overlap_as_advised_trains_the_same() -> None:
 
 
 @check
+def buffers_that_stay_where_they_are_train_the_same() -> None:
+    model = run(advice("communication.keep_buffers", share=0.2), model=Layered())["model"]
+    assert not model.broadcast_buffers
+    train(PLAIN, model)
+    assert alike(whole(model), of_whole_batches(8, 1))
+
+
+@check
 def a_wrapped_model_trains_as_one_of_whole_batches() -> None:
     for id in ("communication.use_ddp", "communication.use_buckets"):
         model = run(advice(id), model=Layered())["model"]

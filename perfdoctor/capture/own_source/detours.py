@@ -24,6 +24,7 @@ from perfdoctor.capture.own_source.syntax import (
 )
 from perfdoctor.knowledge.detours import (
     BY_POSITION,
+    CACHE_SWITCH,
     CARRIED,
     CONVERTS,
     COPIED,
@@ -45,6 +46,7 @@ from perfdoctor.knowledge.detours import (
     PRODUCTS,
     STACKED,
     TWO_PASSES,
+    UNCACHED,
     WRITTEN_OUT,
 )
 from perfdoctor.knowledge.libraries import BACKWARD
@@ -107,6 +109,21 @@ def _of_statement(statement: ast.stmt, layers: set[str]) -> Iterator[tuple[str, 
             yield INDEXED_LATE, late
         elif (listed := _listed(node)) is not None:
             yield LISTED, listed
+    if _switches_cache_off(statement):
+        yield UNCACHED, (ast.unparse(statement),)
+
+
+def _switches_cache_off(statement: ast.stmt) -> bool:
+    """Whether a statement has a language model keep no keys and values: ``use_cache=False``, given or set."""
+    target, value = only_target(statement), _simple(statement)
+    if isinstance(target, ast.Attribute) and target.attr == CACHE_SWITCH:
+        return _is_false(value)
+    given = (one for node in ast.walk(value) if isinstance(node, ast.Call) for one in node.keywords) if value else ()
+    return any(one.arg == CACHE_SWITCH and _is_false(one.value) for one in given)
+
+
+def _is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False
 
 
 def _copied(statement: ast.stmt, scope: ast.AST) -> tuple[str, str] | None:

@@ -11,12 +11,15 @@ from io import TextIOWrapper
 from queue import Queue
 
 from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, names_in, yields
+from perfdoctor.knowledge.detours import SHAPE_CALLS
 from perfdoctor.knowledge.libraries import BACKWARD, DRAWS
 from perfdoctor.recording.own_source import SourceLoop
 
 # Methods that take what they are given, and those of loggers, TensorBoard, matplotlib and the like that write it down.
 _TAKES = {name for kind in (list, set, dict, deque, Queue, TextIOWrapper, logging.Logger) for name in dir(kind)}
 _TAKES.add(BACKWARD)  # gradients are added up
+# Of these, those that put something at an end of a list.
+_GROWS = ("append", "appendleft", "extend")
 WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
 
 
@@ -42,7 +45,10 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
         elif isinstance(node, COMPREHENSIONS) and id(node) not in named:
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
             listed = all(_lists(one.iter) for one in node.generators)
-            if not listed and not any(_calls(one.target, one.iter, made) for one in node.generators):
+            # What its own code makes to go over is computed once, at the same line.
+            made_first = any(isinstance(one, ast.Call) and one.args and _keeps_something(one.func)
+                             for one in ast.walk(node.generators[0].iter))  # fmt: skip
+            if not listed and not made_first and not any(_calls(one.target, one.iter, made) for one in node.generators):
                 yield _loop(file, node, carries=False)
 
 
@@ -72,7 +78,13 @@ def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
         body: of the loop.
         over: the names that each round gets another value of.
     """
-    if _reads_filled(body) or _asks_the_same(body, over) or any(_changes_state(part, over) for part in _in_order(body)):
+    if (
+        _reads_filled(body)
+        or _grows_from_itself(body)
+        or _acts(body)
+        or _asks_the_same(body, over)
+        or any(_changes_state(part, over) for part in _in_order(body))
+    ):
         return True
     needed: set[str] = set()
     given: set[str] = set()
@@ -147,6 +159,51 @@ def _reads_filled(body: Sequence[ast.AST]) -> bool:
                 read.setdefault(_name_of(one), set()).add("")
         given |= _places(part, ast.Store)
     return any(read.get(name, set()) - elements for name, elements in filled.items())
+
+
+def _grows_from_itself(body: Sequence[ast.AST]) -> bool:
+    """Whether something is made of an element of a list to which the rounds add, ``states.append(step(states[-1]))``.
+
+    What a line that only writes things down reads of it is nothing that the next round needs.
+    """
+    statements = [part for part in _in_order(body) if isinstance(part, ast.Assign | ast.AnnAssign | ast.Expr)]
+    grown = {id(part): name for part in statements if (name := _grown(part))}
+    given = set[str]().union(*(_places(part, ast.Store) for part in statements))
+    for part in statements:
+        if isinstance(part, ast.Expr) and id(part) not in grown:
+            continue
+        for one in ast.walk(part):
+            if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load):
+                name = _name_of(one.value)
+                if name in grown.values() and name not in given:
+                    return True
+    return False
+
+
+def _acts(body: Sequence[ast.AST]) -> bool:
+    """Whether a thing is told what a round made and asked for something else besides, as an environment is.
+
+    Tensors are asked for their sizes, and methods that end with an underscore change what is theirs.
+    """
+    told, asked = set[str](), set[str]()
+    made = set[str]().union(*(_places(part, ast.Store) for part in _in_order(body)))
+    for part in _in_order(body):
+        for call in (one for one in ast.walk(part) if isinstance(one, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, Place):
+                thing = _name_of(call.func.value)
+                if not arguments(call) and call.func.attr not in SHAPE_CALLS:
+                    asked.add(thing)
+                elif made & set[str]().union(*map(names_in, arguments(call))):
+                    told.add(thing)
+    return bool(told & asked - made)
+
+
+def _grown(statement: ast.stmt) -> str:
+    """The list to which a statement adds; "" for none."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS:
+        return _name_of(call.func.value)
+    return ""
 
 
 def _in_order(body: Sequence[ast.AST]) -> Iterator[ast.AST]:

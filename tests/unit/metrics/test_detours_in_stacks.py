@@ -5,11 +5,12 @@ import pytest
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.detours_in_stacks import find_in_stacks
 from perfdoctor.metrics.own_detours import CostlyDetour
-from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.recording.own_source import SourceDetour, SourceLoop
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
-FILE, TORCH = "/job/train.py", "/v/lib/python3.11/site-packages/torch"
+FILE, SITE = "/job/train.py", "/v/lib/python3.11/site-packages"
+TORCH = f"{SITE}/torch"
 LOOP, FORWARD = Frame(FILE, "main", 20), Frame(FILE, "Net.forward", 30)
 CALL = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1)
 BACKWARD = (LOOP, Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 1))
@@ -44,10 +45,24 @@ def test_checks_of_distributions_are_told_where_they_are_asked_for() -> None:
     assert not find(LOOP, CALL, FORWARD, Frame(f"{folder}/normal.py", "Normal.rsample", 9))
 
 
+def test_text_is_generated_without_a_cache_where_the_source_says_so_and_none_is_seen() -> None:
+    def found(*below: Frame, says: bool = True) -> list[str]:
+        stack = LOOP, Frame(f"{SITE}/transformers/generation/utils.py", "GenerationMixin._sample", 9), CALL, *below
+        written = [SourceDetour(FILE, 5, 5, "uncached", "use_cache=False", "", "", "<module>")] if says else []
+        stacks = Stacks.read(jobs.stacks(1, stack, (LOOP, CALL, FORWARD), stack, BACKWARD, times=300, every_s=0.01))
+        own = {"cpu.model_compute": {f"{FILE}:20 main": 1.0}}
+        return [one.way for one in find_in_stacks(stacks, [1], (), own, 1.0, written)]
+
+    assert found() == ["uncached"]
+    assert found(says=False) == []
+    assert found(Frame(f"{SITE}/transformers/cache_utils.py", "DynamicCache.update", 9)) == []
+
+
 @pytest.mark.parametrize(
     ("stack", "again"),
     [
         ((LOOP, CALL, FORWARD), True),
+        ((LOOP, CALL, FORWARD, CALL, Frame(FILE, "Cell.forward", 50)), True),  # a layer that the loop calls
         ((LOOP, CALL, Frame(FILE, "Net.forward", 33)), False),  # beside the loop
         ((LOOP, CALL), False),  # the training loop goes around all of it
     ],

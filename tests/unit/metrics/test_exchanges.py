@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.exchanges import read_exchanges
+from perfdoctor.metrics.exchanges import read_exchanges, sending_buffers
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -40,6 +40,14 @@ def test_how_layers_exchange_activations(called: str, how: str) -> None:
     forward = (line(3), MODULE, of_the_job, EXCHANGE)
     found = read_exchanges(Stacks.read(jobs.stacks(1, forward, (line(1),), times=600, every_s=0.01)), {1})
     assert found.activations == "added up"
+
+
+def test_buffers_that_are_sent_before_forward_passes() -> None:
+    sends = Frame(f"{TORCH}/nn/parallel/distributed.py", "DistributedDataParallel._sync_buffers", 1)
+    stacks = Stacks.read(jobs.stacks(1, (line(3), MODULE, sends), (line(4), BACKWARD), times=600, every_s=0.01))
+    assert sending_buffers(stacks, {1}) == pytest.approx(0.5, abs=0.01)
+    of_the_job = Frame("/job/nn/parallel/distributed.py", "Mine._sync_buffers", 1)
+    assert sending_buffers(Stacks.read(jobs.stacks(1, (line(3), of_the_job))), {1}) is None
 
 
 def test_without_stacks_nothing_is_exchanged() -> None:

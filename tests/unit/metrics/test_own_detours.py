@@ -34,11 +34,18 @@ def test_what_a_detour_calls_is_its_time_too() -> None:
 
 
 def test_statements_of_one_function_are_one_detour() -> None:
-    stacks = Stacks.read(jobs.stacks(1, (FORWARD, TABLE), MODEL, times=300, every_s=0.01))
+    stacks = Stacks.read(jobs.stacks(1, (FORWARD, TABLE), MODEL[:1], times=300, every_s=0.01))
     own = {"cpu.model_compute": LINES}
     [found] = find_costly(stacks, [(1, ())], [again(20), again(30, "mask(n)")], own, 0.5)
     assert found.share == pytest.approx(0.5, abs=0.02)
     assert {piece.kept for piece in found.pieces} == {"table(n)", "mask(n)"}
+
+
+def test_what_a_module_computes_in_the_same_statement_is_no_part_of_it() -> None:
+    stacks = Stacks.read(jobs.stacks(1, (FORWARD, TABLE), MODEL, times=300, every_s=0.01))
+    [found] = find_costly(stacks, [(1, ())], [again(20), again(30, "mask(n)")], {"cpu.model_compute": LINES}, 1.0)
+    assert found.share == pytest.approx(0.5, abs=0.02)
+    assert {piece.kept for piece in found.pieces} == {"table(n)"}
 
 
 def test_a_statement_that_makes_two_detours_takes_its_time_once() -> None:

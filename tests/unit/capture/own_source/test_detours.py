@@ -273,3 +273,18 @@ def test_an_optimizer_makes_new_tensors_of_what_it_keeps(body: str, is_one: bool
     ways = [one[0] for one in found(UPDATE + body)]
     assert ways == (["made_new"] if is_one else [])
     assert not found((UPDATE + body).replace("p.grad", "p.other"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("settings = GenerationConfig(max_new_tokens=9, use_cache=False)", True),
+        ("tokens = model.generate(**prompts, use_cache=False).cpu()", True),
+        ("model.config.use_cache = False", True),
+        ("model.config.use_cache = True", False),
+        ("tokens = model.generate(**prompts, use_cache=cached)", False),
+        ("use_cache = False", False),
+    ],
+)
+def test_a_cache_of_keys_and_values_is_switched_off(statement: str, told: bool) -> None:
+    assert [way for way, *_ in found(statement)] == ["uncached"] * told

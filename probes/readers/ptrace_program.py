@@ -5,9 +5,9 @@ that comes about, so that no thread of the job stays stopped, whatever becomes o
 imports nothing that starts slowly.
 
 Its standard input has a line for each thread: ``+ TID TASK`` takes one up (``TASK`` is its folder in /proc),
-``~ TID TASK`` one that is only to have its turn now and then, and ``- TID`` lets go of one. It ends with its input. It
-writes ``RECORD``s: time of CLOCK_MONOTONIC, instruction pointer, thread, error number; without a pointer, the error
-says why it let go of the thread. One without a thread has in the pointer's place for how long threads were stopped so
+``~ TID TASK`` one that is only to have its turn now and then, and ``- TID`` lets go of one. It ends with its input.
+It writes ``RECORD``s: time of CLOCK_MONOTONIC, instruction pointer, thread, error number. One with an error says, once,
+why a thread cannot be stopped; one without a thread has in the pointer's place for how long threads were stopped so
 far, in nanoseconds.
 
 A stop takes 40 to 60 µs, a few of them milliseconds, and 150 to 200 µs of CPU time (Linux 6.18, x86-64, 2 busy cores).
@@ -24,6 +24,7 @@ import select
 import struct
 import time
 from collections import deque
+from collections.abc import Iterator
 
 RECORD = struct.Struct("<QQii")
 # Ticks follow each other this fast at most, and so slowly that no thread is stopped for more than this part of the
@@ -165,10 +166,45 @@ class Pace:
         return self.period_s * (0.5 + random.random())
 
 
+class Stops:
+    """Stops threads in turn, and says what was seen of them.
+
+    Attributes:
+        total_ns: for how long threads were stopped so far.
+        longest_ns: the longest stop of the last tick.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        self.total_ns = self.longest_ns = 0
+        self._tracer, self._threads = Tracer(), threads
+        self._refused: set[int] = set()
+
+    def tick(self) -> Iterator[bytes]:
+        """Stops those whose turn it is; the records about them."""
+        self.longest_ns = 0
+        for tid in self._threads.due():
+            try:
+                time_ns, took_ns, pointer = self._tracer.stop(tid)
+            except OSError as error:
+                yield from self._refuse(tid, error)
+                continue
+            self.total_ns, self.longest_ns = self.total_ns + took_ns, max(self.longest_ns, took_ns)
+            if pointer is not None:
+                yield RECORD.pack(time_ns, pointer, tid, 0)
+
+    def _refuse(self, tid: int, error: OSError) -> Iterator[bytes]:
+        if error.errno != errno.EPERM:  # another tracer may let go of it
+            self._threads.forget(tid)
+        if tid not in self._refused:
+            self._refused.add(tid)
+            yield RECORD.pack(time.monotonic_ns(), 0, tid, error.errno or errno.ESRCH)
+
+
 def main() -> None:
     """Stops threads until the input ends."""
-    tracer, threads, pace = Tracer(), Threads(), Pace()
-    total_ns, stated_s, unread = 0, 0.0, b""
+    threads, pace = Threads(), Pace()
+    stops = Stops(threads)
+    stated_s, unread = 0.0, b""
     due_s = time.monotonic()
     while True:
         if select.select([0], [], [], max(0.0, due_s - time.monotonic()))[0]:
@@ -179,22 +215,13 @@ def main() -> None:
             for line in lines:
                 threads.obey(line.decode())
             continue
-        records, longest_ns = [], 0
-        for tid in threads.due():
-            try:
-                time_ns, took_ns, pointer = tracer.stop(tid)
-            except OSError as error:
-                threads.forget(tid)
-                records.append(RECORD.pack(time.monotonic_ns(), 0, tid, error.errno or errno.ESRCH))
-                continue
-            total_ns, longest_ns = total_ns + took_ns, max(longest_ns, took_ns)
-            if pointer is not None:
-                records.append(RECORD.pack(time_ns, pointer, tid, 0))
-        pace.ticked(longest_ns / 1e9)
-        due_s = time.monotonic() + pace.next_s()
-        if time.monotonic() - stated_s > _STATED_S:
-            stated_s = time.monotonic()
-            records.append(RECORD.pack(time.monotonic_ns(), total_ns, 0, 0))
+        records = [*stops.tick()]
+        pace.ticked(stops.longest_ns / 1e9)
+        now_s = time.monotonic()
+        due_s = now_s + pace.next_s()
+        if now_s - stated_s > _STATED_S:
+            stated_s = now_s
+            records.append(RECORD.pack(time.monotonic_ns(), stops.total_ns, 0, 0))
         if records:
             os.write(1, b"".join(records))
 

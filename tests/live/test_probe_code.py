@@ -210,7 +210,10 @@ def test_a_thread_that_another_one_traces_is_left_to_it() -> None:
         assert tracer_of(pid) == debugger.pid
         with stopping(pid) as (sampler, thread):
             assert until(lambda: thread.read() == [] and sampler.refused == [(pid, errno.EPERM)])
-        assert tracer_of(pid) == debugger.pid
+            assert tracer_of(pid) == debugger.pid
+            debugger.kill()
+            assert until(lambda: len(thread.read()) > 0)
+        assert sampler.refused == [(pid, errno.EPERM)]
 
 
 def test_a_pace_that_stops_nobody_for_long() -> None:

@@ -24,6 +24,8 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD = 1  # types of segments, and below of sections
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_FUNCTIONS_AND_LABELS = (*_FUNCTIONS, 0)  # STT_NOTYPE: assembly need not say what is a function, as MKL's before AVX
+_MARK = ord("$")
 _BLOCK = 65536  # symbols looked at together: bounds the memory that a pass takes to a few MB
 _NEAR = 16 * 1024  # bytes; glibc's malloc lies within 8 KiB of its exports, its memcpy variants 48 KiB from any
 _PAGE = 12  # bits of an address within a page
@@ -141,13 +143,16 @@ class Elf:
             return {}
         reach = _NEAR if stripped else 0
         keys = [address for address, _ in places]
-        nearest: dict[int, tuple[int, bool, int]] = {}  # offset: distance to the function, inside, where its name is
+        # By offset: the distance to a function, a label at last; whether it is inside, and where the name is.
+        nearest: dict[int, tuple[tuple[int, bool], bool, int]] = {}
+        kinds = _FUNCTIONS if stripped else _FUNCTIONS_AND_LABELS
         near = {page for key in keys for page in range(key - reach - _NEAR >> _PAGE, (key + reach >> _PAGE) + 1)}
-        for head, start, size in self._functions(table, near):
+        for head, start, size in self._functions(table, near, kinds):
             end = start + size if size or stripped else min(start + _NEAR, self._section_end(head))
             i = bisect_left(keys, start - reach)
             while i < len(keys) and keys[i] < end + reach:
-                distance = max(start - keys[i], keys[i] - (start + max(1, size) - 1), 0)
+                far = max(start - keys[i], keys[i] - (start + max(1, size) - 1), 0)
+                distance = far, (head >> 32) & 15 not in _FUNCTIONS
                 found = nearest.get(places[i][1])
                 if found is None or distance < found[0]:
                     nearest[places[i][1]] = distance, start <= keys[i] < end, head & 0xFFFFFFFF
@@ -162,8 +167,11 @@ class Elf:
         number = head >> 48
         return self._section_ends[number] if number < len(self._section_ends) else 0
 
-    def _functions(self, table: _Table, pages: set[int]) -> Iterator[tuple[int, int, int]]:
-        """First word (name, kind, section), address and size of functions that are large or begin in these pages."""
+    def _functions(self, table: _Table, pages: set[int], kinds: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+        """First word (name, kind, section), address and size of functions that are large or begin in these pages.
+
+        Labels that only say where code and data begin, as assemblers for arm64 set them (``$x``), are left out.
+        """
         for first in range(0, table.entries, _BLOCK):
             start = table.start + first * _SYMBOL.size
             end = table.start + min(first + _BLOCK, table.entries) * _SYMBOL.size
@@ -171,7 +179,8 @@ class Elf:
             # The first test is for speed: few symbols pass it, and libtorch has half a million of them.
             for head, address, size in zip(words[0::3], words[1::3], words[2::3], strict=True):
                 reachable = address >> _PAGE in pages or size > _NEAR
-                if reachable and (head >> 32) & 15 in _FUNCTIONS and head >> 48:
+                found = reachable and (head >> 32) & 15 in kinds and head >> 48
+                if found and self._map[table.strings + (head & 0xFFFFFFFF)] != _MARK:
                     yield head, address, size
 
     def _addresses(self, offset: int) -> Iterator[int]:

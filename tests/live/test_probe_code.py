@@ -318,6 +318,22 @@ def test_functions_whose_size_is_unknown_reach_to_the_next_one(tmp_path: Path) -
         assert elf.functions_at([found[0] + 20, own[0]]) == {found[0] + 20: "bare", own[0]: "shown"}
 
 
+def test_assembly_that_does_not_say_what_is_a_function_is_named_by_its_labels(tmp_path: Path) -> None:
+    """As MKL's for CPUs without AVX; inside of a function that is one, its name counts."""
+    lines = (
+        ".text", ".globl bare", "bare: .rept 20; nop; .endr", "$x: .rept 20; nop; .endr",
+        "round: .rept 40; nop; .endr; ret", ".globl whole",
+        ".type whole, @function", "whole: nop", "inner: nop; ret", ".size whole, .-whole",
+    )  # fmt: skip
+    source = "".join(f'__asm__("{line}");\n' for line in lines)
+    with Elf(build(tmp_path, more=source)) as elf:
+        whole = elf.find("whole")
+        assert whole is not None
+        start = whole[0] - 81  # 80 times nop, and ret
+        names = elf.functions_at([start, start + 20, start + 45, whole[0], whole[0] + 1, whole[0] + 2])
+    assert list(names.values()) == ["bare", "bare", "round", "whole", "whole", "whole"]
+
+
 def test_functions_of_a_stripped_library(tmp_path: Path) -> None:
     with Elf(build(tmp_path)) as elf:
         inside = next(at for at, name in elf.functions_at(range(0x2000)).items() if name == "hidden")

@@ -27,7 +27,8 @@ from perfdoctor.probes.readers.cgroup import Freezers
 from perfdoctor.probes.readers.channel_ends import other_end, serves, unsent_bytes
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.process import Candidate
-from perfdoctor.probes.readers.procfs import ancestors_of, name_of
+from perfdoctor.probes.readers.procfs import name_of
+from perfdoctor.probes.readers.ptrace_sampler import stops_threads
 from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors, awaited_child, ends_within
 from perfdoctor.probes.readers.waiting_threads import WaitingThreads
 from perfdoctor.recording.schema import FROZEN_IN, TRACED_BY, Fact, Reading, Sample, WaitSeen
@@ -191,7 +192,7 @@ class WaitsProbe:
         except OSError:
             return
         tracer = int(found[1]) if found else 0
-        if tracer not in (0, known.tracer) and os.getpid() not in (tracer, *ancestors_of(tracer)):
+        if tracer not in (0, known.tracer, os.getpid()) and not stops_threads(tracer, self._root):
             yield Fact(now_ns, self.name, f"pid:{pid}", TRACED_BY, f"{tracer} {name_of(tracer, self._root)}")
         known.tracer = tracer
 

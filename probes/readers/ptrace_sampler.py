@@ -14,6 +14,7 @@ from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers import ptrace_program
 from perfdoctor.probes.readers.perf_events import CodePlace
 from perfdoctor.probes.readers.permissions import NO_FILTER
+from perfdoctor.probes.readers.procfs import arguments_of
 
 _PATIENCE_S = 1.0
 
@@ -123,6 +124,11 @@ class StoppedThread:
     def close(self) -> None:
         """Stops it no more."""
         self._sampler.forget(self._tid)
+
+
+def stops_threads(pid: int, root: Path = Path("/")) -> bool:
+    """Whether a process is the program that stops threads, for this perfdoctor or another of the same installation."""
+    return arguments_of(pid, root)[-1:] == [ptrace_program.__file__]
 
 
 def refusal() -> Refusal | None:

@@ -20,7 +20,7 @@ from perfdoctor.probes.code import CodeProbe
 from perfdoctor.probes.readers import perf_events, ptrace_sampler
 from perfdoctor.probes.readers.procfs import status_fields
 from perfdoctor.probes.readers.ptrace_program import PERIOD_S, STOPPED_PART, Pace
-from perfdoctor.probes.readers.ptrace_sampler import PtraceSampler, StoppedThread
+from perfdoctor.probes.readers.ptrace_sampler import PtraceSampler, StoppedThread, stops_threads
 from perfdoctor.probes.readers.symbols import Elf
 from perfdoctor.recording.schema import CodeSample, Sample, Symbol, Unavailable
 from tests.processes.attaching import until
@@ -193,6 +193,13 @@ def test_nobody_stays_stopped_where_the_program_is_killed() -> None:
                 assert tracer_of(pid) == 0
                 before = run_ns(pid)
                 assert until(lambda before=before: run_ns(pid) > before)
+
+
+def test_the_program_is_known_as_the_tracer_that_it_is() -> None:
+    with target("python") as pid, stopping(pid) as (sampler, thread):
+        assert until(lambda: len(thread.read()) > 0)
+        assert stops_threads(sampler.process.pid)
+        assert not stops_threads(pid)
 
 
 def test_who_is_let_go_is_stopped_no_more() -> None:

@@ -123,8 +123,8 @@ _KERNEL = _any_of(
         r"6native.*(?:im2col|col2im|vol2col|slow_conv|sparse_?mm|embedding_bag|max_pool1d_impl)": "ATen's others",
         r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_)": "ATen's matrix products, loops for small ones compiled in",
         "copy_same_type_transpose_": "ATen's transposing copy",
-        # Once in an operation they are not seen (1 % of a job that does nothing but call operations, at most).
-        "16DispatchStubImpl": "how that finds its loop, each time",
+        # Once in an operation this is hardly seen: 1 % of a job that does nothing but call operations, at most.
+        "16DispatchStubImpl": "how an operation finds its loop; a sparse product does for each number",
         r"2at6native.*UlllE\d*_clEll|2at12parallel_forIZ": "bodies of at::parallel_for",
         r"^_ZZ+NK?2at6native.*UlvE\d*_clEv": "loops of an operator, for one type of numbers (AT_DISPATCH)",
         r"^_ZN2at6nativeL?\d\w*I\w+?EEv(?!\w*(?:6Tensor|10TensorBase|8ArrayRef))\w*PK?[TSfdlh]": "those by pointers",

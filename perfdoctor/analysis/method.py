@@ -10,17 +10,11 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import Verdict
 from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S, seconds
-from perfdoctor.recording.schema import (
-    BY_STOPS,
-    CODE_FREQUENCY,
-    CodeSample,
-    InterpreterSample,
-    StackMissed,
-    StackSegment,
-)
+from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, InterpreterSample, StackMissed, StackSegment
 from perfdoctor.rules.confidence import share_ranges
 from perfdoctor.rules.resampling import RESAMPLES
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.machine_code import stopped_s
 
 # A reading by which each probe's rounds are counted; the second one where a system or a job has no first.
 _ROUNDS = {
@@ -64,8 +58,9 @@ def _stacks(job: JobTimeline) -> Iterator[Text]:
 
 def _machine_code(job: JobTimeline) -> Iterator[Text]:
     (times,) = job.recording.columns(CodeSample, "time_ns")
-    if times and (stopped := job.recording.series.get(("perfdoctor", BY_STOPS))):
-        yield say("method.machine_code_by_stops", samples=len(times), stopped=stopped[1][-1])
+    stopped = stopped_s(job.recording)
+    if times and stopped is not None:
+        yield say("method.machine_code_by_stops", samples=len(times), stopped=stopped)
     elif times:
         yield say("method.machine_code", samples=len(times), hertz=CODE_FREQUENCY)
     (times_ns,) = job.recording.columns(InterpreterSample, "time_ns")

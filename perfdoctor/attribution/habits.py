@@ -15,6 +15,7 @@ from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER
 from perfdoctor.attribution.storage_causes import Writing, read_writing
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.code_location import ALLOCATOR, HOOK, PREPARES, TRAINING_PHASES, is_beside
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.locator import Spans
@@ -248,9 +249,9 @@ def kernel_time(job: JobTimeline, pid: int, start_ns: int, end_ns: int) -> float
         return 0.0
     running_s = main.use(start_ns, end_ns)[0] * (end_ns - start_ns) / NS_PER_S
     sampled = len(job.code.of(pid).within(start_ns, end_ns))
-    if not sampled or job.code.per_second is None or running_s <= 0:
+    if not sampled or job.code.by_stops or running_s <= 0:
         return 0.0
-    return max(0.0, 1 - sampled / job.code.per_second / running_s)
+    return max(0.0, 1 - sampled / CODE_FREQUENCY / running_s)
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:

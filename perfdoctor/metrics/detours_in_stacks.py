@@ -41,10 +41,9 @@ def find_in_stacks(
     for number, amount in spent.items():
         frames, location = stacks.frames[number], stacks.locations[number]
         for way, depth in _asked(frames) if location.is_in_step else ():
-            if way not in seen:
-                continue
             # Asked for in a loop, or by a layer that the loop calls.
-            if way != COMPUTED_AGAIN or any(in_loop_of_model(frames, at, in_loops) for at in range(depth + 1)):
+            looped = way != COMPUTED_AGAIN or any(in_loop_of_model(frames, at, in_loops) for at in range(depth + 1))
+            if way in seen and looped:
                 seen[way].asked[place_of(frames[depth])] += amount
                 seen[way].lines[location.line] += amount
                 seen[way].made[_class_made(frames[depth + 1])] += amount

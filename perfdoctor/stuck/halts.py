@@ -26,6 +26,7 @@ from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.standing import Span, Standing, sleeps
 from perfdoctor.timeline.code_location import EXCHANGING_PHASES, asks_for_file_lock, awaits_ranks_to_come, own_line
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.threads import TRACED
 
 # Of what waits for others of the job; whom it waits for is asked next.
 COLLECTIVE, LOADER = "collective", "loader"
@@ -39,7 +40,7 @@ _SUREST = (
     kinds.STOPPED, kinds.DEBUGGER, kinds.TERMINAL, kinds.EXCEPTION, kinds.EXIT, kinds.FILE_LOCK, kinds.GIL, kinds.LOCK,
     kinds.STORAGE, kinds.PIPE, kinds.SOCKET, kinds.CHILD, LOADER, kinds.SLEEP, kinds.LOOP,
 )  # fmt: skip
-_STOPPED, _TRACED = "T", "t"
+_STOPPED = "T"
 _GIL_ASKED = 20  # instants of a span at which its holder is looked up
 
 
@@ -118,7 +119,7 @@ def _is_exiting(stack: tuple[Frame, ...]) -> bool:
 
 
 def _stopped(job: JobTimeline, standing: Standing, _: Span) -> str:
-    if standing.state == _TRACED or (standing.state == _STOPPED and _tracer(job, standing.process.pid)):
+    if standing.state == TRACED or (standing.state == _STOPPED and _tracer(job, standing.process.pid)):
         return kinds.DEBUGGER
     return kinds.STOPPED if standing.state == _STOPPED or standing.frozen_in else ""
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadSeries, Times
@@ -86,21 +87,18 @@ class CopiedPages:
 class _Some:
     """Sums over some of the gaps between a thread's samples."""
 
-    def __init__(
-        self, running_s: float, faults: float, user_s: float | None, shared: float, per_second: int | None
-    ) -> None:
+    def __init__(self, running_s: float, faults: float, user_s: float | None, shared: float) -> None:
         self.running_s, self.faults, self._user_s, self.shared = running_s, faults, user_s, shared
-        self._per_second = per_second
 
     def kernel_beyond_s(self, other: _Some) -> tuple[float, float] | None:
         """How much longer the kernel is busy than it would be as in other gaps, and the standard error of that.
 
         None where samples do not tell that. Of so many samples the square root is the error.
         """
-        if self._user_s is None or self._per_second is None or not other._user_s or other.running_s <= 0:
+        if self._user_s is None or not other._user_s or other.running_s <= 0:
             return None
         usual_s = other._user_s * self.running_s / other.running_s
-        error_s = np.sqrt((self._user_s + usual_s * self.running_s / other.running_s) / self._per_second)
+        error_s = np.sqrt((self._user_s + usual_s * self.running_s / other.running_s) / CODE_FREQUENCY)
         return usual_s - self._user_s, float(error_s)
 
 
@@ -127,8 +125,7 @@ class _Gaps:
         self.forks = len(np.unique(fork[self.quarter == 0]))
         self._faults, self._running_s = np.diff(faults), np.diff(run) / NS_PER_S
         seen = np.searchsorted(code.times_ns, times)
-        self._per_second = code.per_second
-        self._user_s = np.diff(seen) / code.per_second if len(code) and code.per_second else None
+        self._user_s = np.diff(seen) / CODE_FREQUENCY if len(code) and not code.by_stops else None
         self._shared = any_alive(children, middles)
 
     def chosen(self, chosen: npt.NDArray[np.bool_]) -> _Some:
@@ -136,7 +133,7 @@ class _Gaps:
         faults = float(self._faults[chosen].sum())
         shared = float((self._faults * self._shared)[chosen].sum()) / faults if faults else 0.0
         user_s = None if self._user_s is None else float(self._user_s[chosen].sum())
-        return _Some(float(self._running_s[chosen].sum()), faults, user_s, shared, self._per_second)
+        return _Some(float(self._running_s[chosen].sum()), faults, user_s, shared)
 
 
 def _settled(priced_s: float, kernel_s: tuple[float, float] | None) -> float:

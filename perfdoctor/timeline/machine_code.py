@@ -10,7 +10,13 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind, classify, is_torch, reduces_by_number, walks
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import BY_STOPS, CODE_FREQUENCY, CodeSample
+from perfdoctor.recording.schema import BY_STOPS, CodeSample
+
+
+def stopped_s(recording: Recording) -> float | None:
+    """For how long threads were stopped to sample their machine code; None where nobody was."""
+    stopped = recording.series.get(("perfdoctor", BY_STOPS))
+    return stopped[1][-1] if stopped else None
 
 
 @dataclass(frozen=True)
@@ -21,14 +27,14 @@ class CodeSamples:
         times_ns: when each was taken.
         tids: of which thread.
         kinds: as ``perfdoctor.knowledge.symbols`` classifies it, a ``CodeKind`` each.
-        per_second: how many there are of a thread in a second that it spends on a CPU in user mode; None where threads
-            were stopped for them at times of the recorder's.
+        by_stops: threads were stopped for them at times of the recorder's; else there are ``CODE_FREQUENCY`` in a
+            second that a thread spends on a CPU in user mode.
     """
 
     times_ns: npt.NDArray[np.int64]
     tids: npt.NDArray[np.int64]
     kinds: npt.NDArray[np.object_]
-    per_second: int | None = CODE_FREQUENCY
+    by_stops: bool = False
 
     @classmethod
     def read(cls, recording: Recording) -> CodeSamples:
@@ -47,8 +53,8 @@ class CodeSamples:
         by_number = sum(place in known.by_number for place in places) if known.by_number else 0
         if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
             kinds[[place in known.walks for place in places]] = "kernel"
-        per_second = None if ("perfdoctor", BY_STOPS) in recording.series else CODE_FREQUENCY
-        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds, per_second)
+        by_stops = stopped_s(recording) is not None
+        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds, by_stops)
 
     @classmethod
     def none(cls) -> CodeSamples:

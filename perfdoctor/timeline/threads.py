@@ -17,7 +17,8 @@ from perfdoctor.knowledge.calls import NETWORK_TARGETS, ON_CONNECTIONS, STARTS_P
 from perfdoctor.knowledge.threads import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import BY_STOPS, TRACED_BY, ThreadSample
+from perfdoctor.recording.schema import TRACED_BY, ThreadSample
+from perfdoctor.timeline.machine_code import stopped_s
 from perfdoctor.timeline.stand_ins import drawn
 
 Times = npt.NDArray[np.int64]
@@ -130,7 +131,7 @@ class ThreadSamples(NamedTuple):
 def _stopped_by_us(recording: Recording) -> bool:
     """Whether nobody but perfdoctor stopped threads, and only running ones, to see where in machine code they are."""
     by_others = any(name == TRACED_BY for _, name in recording.facts)
-    return ("perfdoctor", BY_STOPS) in recording.series and not by_others
+    return stopped_s(recording) is not None and not by_others
 
 
 class ThreadSeries:

@@ -50,7 +50,7 @@ class _Registers(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
-class Tracer:
+class Stopper:
     """Stops threads and reads their registers."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Threads:
             return False
 
 
-class Pace:
+class TickPeriod:
     """How long to wait from one tick to the next.
 
     Attributes:
@@ -176,7 +176,7 @@ class Stops:
 
     def __init__(self, threads: Threads) -> None:
         self.total_ns = self.longest_ns = 0
-        self._tracer, self._threads = Tracer(), threads
+        self._stopper, self._threads = Stopper(), threads
         self._refused: set[int] = set()
 
     def tick(self) -> Iterator[bytes]:
@@ -184,7 +184,7 @@ class Stops:
         self.longest_ns = 0
         for tid in self._threads.due():
             try:
-                time_ns, took_ns, pointer = self._tracer.stop(tid)
+                time_ns, took_ns, pointer = self._stopper.stop(tid)
             except OSError as error:
                 yield from self._refuse(tid, error)
                 continue
@@ -202,7 +202,7 @@ class Stops:
 
 def main() -> None:
     """Stops threads until the input ends."""
-    threads, pace = Threads(), Pace()
+    threads, period = Threads(), TickPeriod()
     stops = Stops(threads)
     stated_s, unread = 0.0, b""
     due_s = time.monotonic()
@@ -216,9 +216,9 @@ def main() -> None:
                 threads.obey(line.decode())
             continue
         records = [*stops.tick()]
-        pace.ticked(stops.longest_ns / 1e9)
+        period.ticked(stops.longest_ns / 1e9)
         now_s = time.monotonic()
-        due_s = now_s + pace.next_s()
+        due_s = now_s + period.next_s()
         if now_s - stated_s > _STATED_S:
             stated_s = now_s
             records.append(RECORD.pack(time.monotonic_ns(), stops.total_ns, 0, 0))

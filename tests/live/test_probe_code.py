@@ -19,7 +19,7 @@ from perfdoctor.probes import Refusal
 from perfdoctor.probes.code import CodeProbe
 from perfdoctor.probes.readers import perf_events, ptrace_sampler
 from perfdoctor.probes.readers.procfs import status_fields
-from perfdoctor.probes.readers.ptrace_program import PERIOD_S, STOPPED_PART, Pace
+from perfdoctor.probes.readers.ptrace_program import PERIOD_S, STOPPED_PART, TickPeriod
 from perfdoctor.probes.readers.ptrace_sampler import PtraceSampler, StoppedThread, stops_threads
 from perfdoctor.probes.readers.symbols import Elf
 from perfdoctor.recording.schema import CodeSample, Sample, Symbol, Unavailable
@@ -223,14 +223,14 @@ def test_a_thread_that_another_one_traces_is_left_to_it() -> None:
         assert sampler.refused == [(pid, errno.EPERM)]
 
 
-def test_a_pace_that_stops_nobody_for_long() -> None:
-    pace = Pace()
+def test_a_period_that_stops_nobody_for_long() -> None:
+    period = TickPeriod()
     for _ in range(100):
-        pace.ticked(0.00005)
-    assert pace.period_s == PERIOD_S
+        period.ticked(0.00005)
+    assert period.period_s == PERIOD_S
     for _ in range(100):
-        pace.ticked(0.005)
-    assert pace.period_s == pytest.approx(0.005 / STOPPED_PART, rel=0.01)
+        period.ticked(0.005)
+    assert period.period_s == pytest.approx(0.005 / STOPPED_PART, rel=0.01)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")

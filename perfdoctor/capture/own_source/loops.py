@@ -45,9 +45,7 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
         elif isinstance(node, COMPREHENSIONS) and id(node) not in named:
             made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
             listed = all(_lists(one.iter) for one in node.generators)
-            # What its own code makes to go over is computed once, at the same line.
-            made_first = any(isinstance(one, ast.Call) and one.args and _keeps_something(one.func)
-                             for one in ast.walk(node.generators[0].iter))  # fmt: skip
+            made_first = _is_made_here(node.generators[0].iter)
             if not listed and not made_first and not any(_calls(one.target, one.iter, made) for one in node.generators):
                 yield _loop(file, node, carries=False)
 
@@ -67,6 +65,12 @@ def _names_each(node: ast.Assign) -> bool:
 def _lists(over: ast.expr) -> bool:
     """Whether what a loop goes over is written down, one by one."""
     return isinstance(over, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in over.elts)
+
+
+def _is_made_here(over: ast.expr) -> bool:
+    """Whether the job's own code makes what a comprehension goes over: once, at the same line."""
+    calls = (one for one in ast.walk(over) if isinstance(one, ast.Call))
+    return any(call.args and _keeps_something(call.func) for call in calls)
 
 
 def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:

@@ -5,18 +5,19 @@ import pytest
 from perfdoctor.attribution.habits import gil_switching, read_context
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import CODE_FREQUENCY
+from perfdoctor.recording.schema import BY_STOPS, CODE_FREQUENCY, Reading
 from perfdoctor.timeline.job import JobTimeline
 from tests.builders import jobs
 
 TRAINER, OTHER = 10, 11
 
 
-def job(*, running: float, user: float, switches: int, holder: int | None) -> JobTimeline:
+def job(*, running: float, user: float, switches: int, holder: int | None, by_stops: bool = False) -> JobTimeline:
     """A main thread that runs and is in user mode for these fractions of the time."""
     main = jobs.thread(TRAINER, TRAINER, run=running, switches=switches)
     code = jobs.code(TRAINER, "libtorch_cpu.so", "_ZN2at4_ops3add4callEv", int(user * jobs.SECONDS * CODE_FREQUENCY))
-    return jobs.timeline([*jobs.process(TRAINER), *main, *code, *jobs.gil(TRAINER, holder)])
+    stops = [Reading(jobs.START, "code", "perfdoctor", BY_STOPS, 0.1)] if by_stops else []
+    return jobs.timeline([*jobs.process(TRAINER), *main, *code, *jobs.gil(TRAINER, holder), *stops])
 
 
 def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> None:
@@ -29,6 +30,12 @@ def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> Non
 @pytest.mark.parametrize("holder", [TRAINER, 0, None])
 def test_nobody_else_wants_the_lock(holder: int | None) -> None:
     assert gil_switching(job(running=0.8, user=0.6, switches=10_000, holder=holder), TRAINER) == 0
+
+
+def test_samples_by_stops_do_not_tell_time_in_the_kernel() -> None:
+    many = job(running=0.8, user=0.6, switches=10_000, holder=OTHER, by_stops=True)
+    assert many.code.by_stops
+    assert gil_switching(many, TRAINER) == 0
 
 
 def test_user_time_is_no_switching() -> None:

@@ -10,7 +10,13 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.by_function import by_function, owner_of
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
 from perfdoctor.metrics.own_source import part_after_draws
-from perfdoctor.recording.own_source import SourceDraw, SourceLoop, SourceReadOut, lines_of
+from perfdoctor.recording.own_source import (
+    SourceComprehension,
+    SourceDraw,
+    SourceLoop,
+    SourceReadOut,
+    lines_of,
+)
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
@@ -77,7 +83,7 @@ def parts_by_loop(
     """Loops, each with its part of all that a cause takes; None where no source was read that runs."""
     if job.recording.lacks(SourceLoop) or not _is_read(job):
         return None
-    loops = OwnLoops(job.stacks, job.source_loops)
+    loops = OwnLoops(job.stacks, job.source_loops, job.recording.rows(SourceComprehension))
     beside = {PYTHON_OVERHEAD: Amounts.summed(account.computed_beside() for account in accounts)}
     return {cause: loops.of(lines, own[cause].total, beside.get(cause)) for cause, lines in called.items()}
 

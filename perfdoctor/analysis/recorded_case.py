@@ -22,7 +22,16 @@ from perfdoctor.attribution.share import SLEEP
 from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.arithmetic import fresh_memory, in_double, in_recurrent, reducing_by_number, without_onednn
+from perfdoctor.knowledge.environment import COMPATIBLE, REPRODUCIBLE
+from perfdoctor.metrics.arithmetic import (
+    fresh_memory,
+    has_compatible_blas,
+    in_double,
+    in_long_ffts,
+    in_recurrent,
+    reducing_by_number,
+    without_onednn,
+)
 from perfdoctor.metrics.by_function import below, by_function, named_calls, without_torch
 from perfdoctor.metrics.detours_in_stacks import find_in_stacks
 from perfdoctor.metrics.exchanges import read_exchanges, sending_buffers
@@ -38,9 +47,10 @@ from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
 from perfdoctor.metrics.settings import read_code_settings, read_settings, read_versions
 from perfdoctor.metrics.tracers import find_tracer, stopped_by, tracing_memory
+from perfdoctor.metrics.unchanged import find_unchanged
 from perfdoctor.metrics.uncompiled import find_uncompiled
 from perfdoctor.recording.clock import seconds
-from perfdoctor.recording.own_source import SourceDetour
+from perfdoctor.recording.own_source import SourceDetour, SourceGiven, SourceUnchanged
 from perfdoctor.recording.schema import LoaderSample
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.done_alone import find_done_alone
@@ -116,8 +126,10 @@ def _find_detours(
     """What the job does again or for nothing, by its own source and by torch's frames, the costliest first."""
     written = job.recording.rows(SourceDetour)
     at_lines = find_costly(job.stacks, pids, written, own, at_work)
-    seen = find_in_stacks(job.stacks, [pid for pid, _ in pids], job.source_loops, own, at_work, written)
-    return tuple(sorted((*at_lines, *seen), key=lambda one: -one.share))
+    trainers, rows = [pid for pid, _ in pids], job.recording.rows
+    seen = find_in_stacks(job.stacks, trainers, job.source_loops, own, at_work, written)
+    unchanged = find_unchanged(job.stacks, trainers, rows(SourceUnchanged), rows(SourceGiven), own, at_work)
+    return tuple(sorted((*at_lines, *seen, *unchanged), key=lambda one: -one.share))
 
 
 def _measure_own_code(numbers: Numbers, job: JobTimeline, trainers: list[int]) -> dict[str, str]:
@@ -145,7 +157,7 @@ def _measure_computing(numbers: Numbers, job: JobTimeline) -> Mapping[str, str]:
     """What the trainers compute, by their machine code, by their page faults and by their stacks.
 
     Returns:
-        The settings that say where they fill memory.
+        The settings that say where they fill memory, and how MKL was told to compute.
     """
     code = code_of_trainers(job)
     double, filled = in_double(code), filled_memory(job, code)
@@ -153,6 +165,7 @@ def _measure_computing(numbers: Numbers, job: JobTimeline) -> Mapping[str, str]:
     put(numbers, "double_unfolding", double and double.unfolding)
     put(numbers, "without_onednn", without_onednn(code) or None)
     put(numbers, "reducing_by_number", reducing_by_number(code) or None)
+    put(numbers, "long_ffts", in_long_ffts(code) or None)
     put(numbers, "tracing_memory", tracing_memory(code))
     put(numbers, "fresh_memory", fresh_memory(job))
     if filled is not None:
@@ -160,7 +173,8 @@ def _measure_computing(numbers: Numbers, job: JobTimeline) -> Mapping[str, str]:
         put(numbers, "filling", filled.elsewhere or None)
         put(numbers, "clearing", filled.cleared or None)
     put(numbers, "in_recurrent", in_recurrent(job))
-    return filled_at(job, filled)
+    told = {f"env.{REPRODUCIBLE}": COMPATIBLE} if has_compatible_blas(code) else {}
+    return {**filled_at(job, filled), **told}
 
 
 def _first_start(job: JobTimeline, accounts: Sequence[Account]) -> dict[str, float]:

@@ -22,14 +22,17 @@ DEBUGGING: dict[str, tuple[str, ...]] = {
 NO_COMPILING = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 # Each keeps the arithmetic from instructions that the CPU may have, but with these values: ATen's own kernels, oneDNN's
 # under its two names, and MKL's (PyTorch's, oneDNN's and MKL's manuals).
+REPRODUCIBLE, COMPATIBLE, AUTO = "MKL_CBWR", "COMPATIBLE", "AUTO"
 LESS_INSTRUCTIONS = {
     "ATEN_CPU_CAPABILITY": ("avx2", "avx512", "amx", "sve256"),
     "ONEDNN_MAX_CPU_ISA": ("default", "all"),
     "DNNL_MAX_CPU_ISA": ("default", "all"),
     "MKL_ENABLE_INSTRUCTIONS": ("avx512", "avx512_e4"),
+    # the same results on all CPUs: of these values, AUTO gives the same from run to run on one of them
+    REPRODUCIBLE: ("auto", "auto,strict", "off", "avx2", "avx2,strict", "avx512", "avx512,strict", "avx512_e1"),
 }
 # Of their values those that leave vectors of 128 bits only.
-FEWEST_INSTRUCTIONS = frozenset(("default", "sse41", "sse4_2"))
+FEWEST_INSTRUCTIONS = frozenset(("default", "sse41", "sse4_2", "sse2", "compatible"))
 # Threads of OpenMP's pool, and so of the CPU's arithmetic.
 POOL_THREADS = "OMP_NUM_THREADS"
 # The same of other libraries for the CPU's arithmetic (MKL and OpenBLAS prefer their own).

@@ -215,10 +215,10 @@ PROFILING = (
 SAVING_ARRAYS = (
     # numpy.save, numpy.savez …
     meaning(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
-    # joblib.dump
-    meaning(r"joblib/numpy_pickle\.py", "dump", "saving"),
-    # safetensors.numpy
-    meaning(r"safetensors/numpy\.py", "save_file", "saving"),
+    # joblib.dump, safetensors.numpy.save_file
+    meaning(r"joblib/numpy_pickle\.py|safetensors/numpy\.py", "dump save_file", "saving"),
+    # compressed files of the standard library's
+    meaning(r"lib(?:64)?/python3\.\d+/(?:gzip|bz2|lzma|zipfile(?:/__init__)?)\.py", "write writestr", "saving"),
 )
 # Metrics that are modules or an engine's handlers: a call of one is none of the model. As a function one may be a loss.
 METRICS = (

@@ -145,8 +145,11 @@ USES: tuple[Use, ...] = (
     _use("watched_by", "Scalene", rf"{INSTALLED}/scalene/.*\.py"),
 )  # fmt: skip
 
-# Calls that save arrays and pack them with zlib, as ``library_calls`` names them.
-COMPRESS = frozenset(("numpy savez_compressed",))
+# Calls that save something packed, as ``library_calls`` names them (the last ones of Python 3.10, without a class).
+COMPRESS = frozenset((
+    "numpy savez_compressed", "gzip GzipFile.write", "bz2 BZ2File.write", "lzma LZMAFile.write",
+    "gzip write", "bz2 write", "lzma write",
+))  # fmt: skip
 
 # What an input is made of, by the packages whose frames are innermost while it is prepared (``package_of``).
 PREPARED: dict[str, frozenset[str]] = {

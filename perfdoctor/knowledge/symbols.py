@@ -112,6 +112,19 @@ _BOOKKEEPING = _any_of(
         "5ideep": "PyTorch's wrapper of oneDNN",
     }
 )
+_FFT = _any_of(
+    {
+        "pocketfft": "PyTorch's without MKL",
+        r"^\w*(?:DFT|Dft|FFT|Fft)(?:Fwd|Inv|fwd|inv|_)|^STEP_RADIX|^(?:no)?(?:prefetch_)?step_": "MKL's",
+        r"^pointwise_f|^bluestein_|^compute_(?:\w*[cr]2[cr]|\w+_bluestein_)": "its parts for other lengths",
+        r"^mkl_dft_": "its steps in all of these",
+    }
+)
+# Of these, what makes an FFT of a length with a large factor out of a convolution, whose own FFTs are longer: in MKL,
+# and in pocketfft (third_party/pocketfft/pocketfft_hdronly.h, fftblue).
+_BY_CONVOLUTION = re.compile(r"^mkl_dft_\w+_(?:\w*Conv_\d+|ipps(?:Mul|Zero)_)|^pointwise_f|bluestein|fftblue")
+# What of MKL gives the same results on all CPUs, with vectors of 128 bits (MKL_CBWR=COMPATIBLE).
+_COMPATIBLE = re.compile(r"^mkl_\w+_cnr_def_")
 # In PyTorch: arithmetic, its own and that of the libraries linked into it.
 _KERNEL = _any_of(
     {
@@ -132,11 +145,9 @@ _KERNEL = _any_of(
         r"^_ZN?L?(?:12_GLOBAL__N_1)?\d+(?:calc_|erfcx)\w*I[fd]|^gammaf?k$": "elementary functions, ATen's and SLEEF's",
         r"^_ZSt\d+__\w+2at6native": "the standard library's sorting of tensors",
         "7mt19937|CPUGeneratorImpl": "random numbers",
-        "pocketfft": "FFT",
         r"^(?:_ZGV[a-z][MN]\d+v+_)?Sleef_": "elementary functions, some by the names that vector functions have",
         r"^mkl_|^MKL_|^mkl$|^v[sd]\w+_cout_rare$": "MKL",
-        r"^\w*(?:DFT|Dft|FFT|Fft)(?:Fwd|Inv|fwd|inv|_)|^STEP_RADIX|^(?:no)?(?:prefetch_)?step_": "MKL's FFT",
-        r"^pointwise_f|^bluestein_|^compute_(?:\w*[cr]2[cr]|\w+_bluestein_)": "its parts for other lengths",
+        _FFT.pattern: "FFTs",
         r"^x(?:csr|bsr)_|^xblock_": "MKL's products of sparse matrices",
         r"^L\w*gas_\d+$|^[a-z]\w*\._omp_fn\.\d+$": "MKL's assembly, and bodies of its parallel loops",
         r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*": "BLAS",
@@ -296,6 +307,21 @@ def looks_line_up(symbol: str) -> bool:
 def unfolds(symbol: str) -> bool:
     """Whether a kernel lays windows of a convolution out for BLAS."""
     return _UNFOLDS.search(symbol) is not None
+
+
+def is_compatible(symbol: str) -> bool:
+    """Whether code is of MKL's that gives the same results on all CPUs."""
+    return _COMPATIBLE.search(symbol) is not None
+
+
+def is_fft(symbol: str) -> bool:
+    """Whether code is a part of an FFT."""
+    return _FFT.search(symbol) is not None
+
+
+def is_by_convolution(symbol: str) -> bool:
+    """Whether code is of an FFT that is made out of a convolution."""
+    return _BY_CONVOLUTION.search(symbol) is not None
 
 
 def reduces_by_number(symbol: str) -> bool:

@@ -13,7 +13,15 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PAGE_BYTES
 from perfdoctor.knowledge.frames import Frame, package_of
 from perfdoctor.knowledge.libraries import CELLS
-from perfdoctor.knowledge.symbols import bits, is_without_onednn, reduces_by_number, unfolds
+from perfdoctor.knowledge.symbols import (
+    bits,
+    is_by_convolution,
+    is_compatible,
+    is_fft,
+    is_without_onednn,
+    reduces_by_number,
+    unfolds,
+)
 from perfdoctor.metrics.machine_code import SeenCode, part_of
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
@@ -59,6 +67,11 @@ def without_onednn(code: Collection[SeenCode]) -> float | None:
     return part_of(code, lambda one: is_without_onednn(one.symbol) and bits(one.image, one.symbol) != 64)
 
 
+def has_compatible_blas(code: Collection[SeenCode]) -> bool:
+    """Whether MKL gives the same results on all CPUs; a job may ask for that itself, where no variable shows it."""
+    return (part_of(code, lambda one: is_compatible(one.symbol)) or 0.0) >= thresholds.REPORTED_PART
+
+
 def in_recurrent(job: JobTimeline) -> float | None:
     """Part of the trainers' forward passes in layers over whole sequences; None where none was seen."""
     whole = inside = 0.0
@@ -83,6 +96,19 @@ def reducing_by_number(code: Collection[SeenCode]) -> float | None:
     they take where each number is of few elements: the rest is code that others run as well (measured, torch 2.13).
     """
     return part_of(code, lambda one: reduces_by_number(one.symbol))
+
+
+def in_long_ffts(code: Collection[SeenCode]) -> float | None:
+    """Part of what the trainers' main threads run that is FFTs made out of a convolution; None where little was seen.
+
+    A length with a large prime factor is done so, by FFTs of more than twice the length. Of their code it is known by
+    its steps which part is of such ones.
+    """
+    ffts, steps = (
+        part_of(code, lambda one: is_fft(one.symbol)),
+        part_of(code, lambda one: is_by_convolution(one.symbol)),
+    )
+    return None if ffts is None or steps is None else min(ffts, steps / thresholds.STEPS_OF_CONVOLUTION)
 
 
 def fresh_memory(job: JobTimeline) -> float | None:

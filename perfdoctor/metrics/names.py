@@ -94,6 +94,7 @@ THREADS: dict[str, Metric] = {
     "interpreter_code": Metric("Python's interpreter, within interpreter and dispatch", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),
     "reducing_by_number": Metric("setting reductions up anew for each number", "of the samples", "code"),
+    "long_ffts": Metric("FFTs of lengths with a large prime factor", "of the samples", "code"),
     "without_onednn": Metric("convolutions that oneDNN does not do", "of the samples", "code"),
     "double_unfolding": Metric("of that, laying windows of convolutions out for BLAS", "of it", "code"),
     "fresh_memory": Metric("trainer taking memory anew from the kernel, page by page", _OF_TIME, "threads"),

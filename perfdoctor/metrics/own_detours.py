@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 from perfdoctor.causes import CAUSES, INPUT_PREPROCESSING, KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.detours import BY_FRAMES, COPIED, COPIES_TENSORS, JOINED_CUT, WITHOUT_MODULES
+from perfdoctor.knowledge.detours import (
+    BY_FRAMES,
+    COPIED,
+    COPIES_TENSORS,
+    DROPS_OUT,
+    IN_ATTENTION,
+    JOINED_CUT,
+    WEIGHS,
+    WEIGHTS_UNUSED,
+    WITHOUT_MODULES,
+)
 from perfdoctor.knowledge.frames import Frame, calls_model
 from perfdoctor.metrics.names import Trainers
 from perfdoctor.recording.own_source import SourceDetour
@@ -79,6 +89,8 @@ def find_costly(
         own: the lines of each cause, ``"file.py:12 function"`` to seconds; they have the backward pass at other ones.
         at_work: the fraction of the wall time in which main threads do not queue for a core; they do at any line.
     """
+    if _drops_out(stacks):
+        detours = [one for one in detours if one.way != WEIGHTS_UNUSED]
     of_trainers = stacks.spent_ns([pid for pid, _ in trainers])
     of_workers = stacks.spent_ns([worker for _, workers in trainers for worker in workers])
     if not detours or not of_trainers.total:
@@ -150,6 +162,18 @@ def _in_stack(
     found: dict[SourceDetour, Frame] = {}
     for depth, frame in enumerate(frames):
         for one in at.get((frame.file, frame.line), ()):
-            if one.way not in WITHOUT_MODULES or not calls_model(frames[depth + 1 : depth + 2]):
+            below = frames[depth + 1 :]
+            modules = one.way in WITHOUT_MODULES and calls_model(below[:1])
+            if not modules and (one.way != WEIGHTS_UNUSED or _weighs(below)):
                 found.setdefault(one, frame)
     return found
+
+
+def _weighs(frames: Sequence[Frame]) -> bool:
+    """Whether a layer of torch's for attention computes its weights one by one."""
+    return any(map(IN_ATTENTION.matches, frames)) and WEIGHS.matches(frames[-1])
+
+
+def _drops_out(stacks: Stacks) -> bool:
+    """Whether such a layer drops weights at random."""
+    return any(DROPS_OUT.matches(one[-1]) and any(map(IN_ATTENTION.matches, one)) for one in stacks.frames if one)

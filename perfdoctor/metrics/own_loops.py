@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, calls_model, is_own, package_of
 from perfdoctor.knowledge.libraries import CELLS
-from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.recording.own_source import SourceComprehension, SourceLoop
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
@@ -55,12 +56,17 @@ class OwnLoops:
     Args:
         stacks: the job's.
         loops: in its source.
+        comprehensions: which of them are such.
     """
 
-    def __init__(self, stacks: Stacks, loops: Iterable[SourceLoop]) -> None:
-        by_file: dict[str, list[SourceLoop]] = {}
+    def __init__(
+        self, stacks: Stacks, loops: Iterable[SourceLoop], comprehensions: Iterable[SourceComprehension] = ()
+    ) -> None:
+        called = {(one.file, one.line, one.last_line): frozenset(one.calls.split()) for one in comprehensions}
+        by_file: dict[str, list[_Written]] = {}
         for loop in loops:
-            by_file.setdefault(loop.file, []).append(loop)
+            calls = called.get((loop.file, loop.line, loop.last_line))
+            by_file.setdefault(loop.file, []).append(_Written(loop, calls))
         spent = stacks.spent_ns()
         around = {number: [*_around(stacks.frames[number], by_file)] for number in spent}
         self._train = {
@@ -161,10 +167,41 @@ def _cells(frames: Iterable[Frame]) -> Iterator[str]:
             yield layer
 
 
-def _around(frames: Iterable[Frame], by_file: Mapping[str, list[SourceLoop]]) -> Iterator[tuple[SourceLoop, Frame]]:
+class _Written(NamedTuple):
+    """A loop.
+
+    Attributes:
+        loop: it.
+        calls: the last names of what its rounds call, if it is a comprehension.
+    """
+
+    loop: SourceLoop
+    calls: frozenset[str] | None
+
+    def is_around(self, frames: Sequence[Frame], depth: int) -> bool:
+        """Whether a frame of a stack is in it, and not in a call that is given what a comprehension makes."""
+        frame = frames[depth]
+        if not self.loop.line <= frame.line <= self.loop.last_line:
+            return False
+        below = frames[depth + 1].simple_name if depth + 1 < len(frames) else ""
+        own_frame = frame.simple_name in _COMPREHENSIONS or below in _COMPREHENSIONS
+        if self.calls is None or own_frame or not below:
+            return True
+        return below in self.calls or (bool(self.calls) and below in _UNNAMED)
+
+
+# Frames of comprehensions, which all have before Python 3.12. And calls by other names: of classes, of objects and
+# modules, and of what is decorated.
+_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+_UNNAMED = frozenset((
+    "__init__", "__call__", "_call_impl", "_wrapped_call_impl", "decorate_context", "inner", "<lambda>",
+))  # fmt: skip
+
+
+def _around(frames: Sequence[Frame], by_file: Mapping[str, list[_Written]]) -> Iterator[tuple[SourceLoop, Frame]]:
     """The loops that the job's own code on a stack is in, the outermost first."""
-    for frame in frames:
+    for depth, frame in enumerate(frames):
         if is_own(frame):
-            inside = [one for one in by_file.get(frame.file, ()) if one.line <= frame.line <= one.last_line]
+            inside = [one.loop for one in by_file.get(frame.file, ()) if one.is_around(frames, depth)]
             for loop in sorted(inside, key=lambda one: one.line - one.last_line):
                 yield loop, frame

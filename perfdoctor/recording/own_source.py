@@ -72,6 +72,22 @@ class SourceLoop(NamedTuple):
     carries: bool
 
 
+class SourceComprehension(NamedTuple):
+    """A comprehension in the job's own source that ``SourceLoop`` has as well: other calls may stand around it.
+
+    Attributes:
+        file: as stacks name it.
+        line: its first, from 1.
+        last_line: its last.
+        calls: the last names of what its rounds call, separated by spaces.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    calls: str
+
+
 class SourceDraw(NamedTuple):
     """Lines of the job's own that run after something was drawn at random: each time they may give another result.
 
@@ -194,10 +210,56 @@ class SourceDetour(NamedTuple):
     function: str
 
 
+class SourceUnchanged(NamedTuple):
+    """A statement of the job's own that makes the same whenever some parameters of its function are the same.
+
+    Attributes:
+        file: as stacks name it.
+        line: its first, from 1.
+        last_line: its last.
+        callee: the last name of the function of the job's own in whose call the same is made; "" for all of it.
+        needs: those parameters with their places after ``self``, ``"1:edges 2:n"``; "" where it is always the same.
+        text: what is made, as it is written.
+        key: what it is made of, as Python that another object or another size changes: ``"id(edges), x.size(0)"``.
+        put: the place that it is given; ``"return"`` where it is returned; "" where it is part of something.
+        function: that it is written in, as frames name it, without its class.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    callee: str
+    needs: str
+    text: str
+    key: str
+    put: str
+    function: str
+
+
+class SourceGiven(NamedTuple):
+    """A call in the job's own source that is given something that never changes while the job trains.
+
+    Attributes:
+        file: as stacks name it.
+        line: its first, from 1.
+        last_line: its last.
+        callee: the last name of what is called.
+        given: its arguments by place or by name: ``"0 1=1:edges scale="``. What changes has nothing behind it; of what
+            does not it is said which parameters, as in ``SourceUnchanged``, have to be the same.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    callee: str
+    given: str
+
+
 OwnSource = (
     SourceLine
     | SourceCall
     | SourceLoop
+    | SourceComprehension
     | SourceDraw
     | SourceReadOut
     | SourceRounds
@@ -205,6 +267,8 @@ OwnSource = (
     | SourceState
     | SourceResult
     | SourceDetour
+    | SourceUnchanged
+    | SourceGiven
 )
 
 

@@ -6,7 +6,13 @@ from dataclasses import replace
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import ALLOCATORS, KEEP_FREED_MEMORY, forbidding_instructions
+from perfdoctor.knowledge.environment import (
+    ALLOCATORS,
+    AUTO,
+    KEEP_FREED_MEMORY,
+    REPRODUCIBLE,
+    forbidding_instructions,
+)
 from perfdoctor.knowledge.versions import FUSED_ON_CPU
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.names import MB
@@ -29,6 +35,7 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     yield from _allow_instructions(case)
     yield from _use_onednn(case)
     yield from _reduce_at_once(case)
+    yield from _pad_ffts(case)
     yield from _fill_less(case)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
@@ -45,7 +52,8 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
 def _allow_instructions(case: Case) -> Iterator[Advice]:
     """All instructions that the CPU has, where a variable keeps the arithmetic from some of them."""
     for name, value in forbidding_instructions(case.variable).items():
-        yield advise("arithmetic.all_instructions", name=name, value=value)
+        instead = AUTO if name == REPRODUCIBLE else ""
+        yield advise("arithmetic.all_instructions", name=name, value=value, instead=instead)
 
 
 def _use_onednn(case: Case) -> Iterator[Advice]:
@@ -59,6 +67,13 @@ def _reduce_at_once(case: Case) -> Iterator[Advice]:
     part = case.of_running("reducing_by_number")
     if without_neighbours(case, 2 * part) >= thresholds.REPORTED_SHARE:  # as much goes beside it, at least
         yield advise("arithmetic.reduce_at_once", part=part)
+
+
+def _pad_ffts(case: Case) -> Iterator[Advice]:
+    """FFTs of a length that is a product of small primes."""
+    part = case.of_running("long_ffts")
+    if part >= thresholds.REPORTED_SHARE:
+        yield advise("arithmetic.pad_ffts", part=part)
 
 
 def _fill_less(case: Case) -> Iterator[Advice]:
@@ -187,6 +202,7 @@ _COMPUTING = Rule(
         "trainer_cores",
         "job_cores",
         "reducing_by_number",
+        "long_ffts",
         "without_onednn",
         "gradients_of_zeros",
         "filling",

@@ -44,6 +44,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.indexed_late", line=line, share=share, pieces=pieces)
         case detours.MADE_AGAIN:
             return advise("detours.made_again", line=line, share=share, pieces=pieces)
+        case detours.UNCHANGED:
+            return advise("detours.unchanged", line=line, share=share, pieces=pieces)
         case detours.COPIED:
             return advise("detours.copied", line=line, share=share, pieces=pieces)
         case detours.AVERAGED:
@@ -64,6 +66,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.computed_again", line=line, share=share, pieces=pieces)
         case detours.WRITTEN_OUT:
             return advise("detours.written_out", line=line, share=share, pieces=pieces)
+        case detours.WEIGHTS_UNUSED:
+            return advise("detours.weights_unused", line=line, share=share, pieces=pieces)
         case detours.STACKED:
             return advise("detours.stacked", line=line, share=share, pieces=pieces)
         case _:

@@ -173,6 +173,14 @@ def without_detour(freed: Freed) -> Estimate:
     return estimate
 
 
+def by_kept_program(fix: Proposed) -> Gain:
+    """What starting programs takes of what they take; the rest is work that goes on as before.
+
+    Of a job that was in an interpreter of 20 ms for 0.48 of the time, started at each step, 0.38 went.
+    """
+    return Gain(0.2 * fix["share"], 0.8 * fix["share"], fix["share"])
+
+
 def without_checkpoints(fix: Proposed) -> Gain:
     """What is computed again, if memory has room for what is then kept."""
     return Gain(0.0 if fix["full"] else fix["again"], fix["again"], fix["again"])

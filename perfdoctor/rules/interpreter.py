@@ -6,7 +6,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEA
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import OF_A_STEP
-from perfdoctor.knowledge.libraries import CELLS, SHARDED
+from perfdoctor.knowledge.libraries import CELLS, PROGRAMS, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
@@ -31,6 +31,16 @@ def _compiles(case: Case) -> bool:
 def _is_work_of_libraries(case: Case) -> bool:
     """Whether most of it is libraries at work on what the model puts out: images that are written, targets matched."""
     return (case.number("library_code") or 0.0) >= thresholds.MOSTLY
+
+
+def _runs_programs(case: Case) -> bool:
+    """Whether most of it is programs that the job runs and waits for, below the model's passes."""
+    return _of_programs(case) >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD) > 0
+
+
+def _of_programs(case: Case) -> float:
+    calls = case.library_calls.get(PYTHON_OVERHEAD, ())
+    return case.share(PYTHON_OVERHEAD) * sum(part for call, part in calls if call.startswith(PROGRAMS))
 
 
 def _is_beside(case: Case) -> bool:
@@ -160,6 +170,11 @@ def _spare_own_python(case: Case, or_else: Iterable[tuple[str, ...]] = ()) -> It
     for lines in [known] if known else or_else:
         if not (rarely and lines and lines[0] == case.done_afterwards[0][0]):
             yield advise("interpreter.cheaper_python", lines=lines, part=_own_python(case), share=share)
+
+
+def _keep_program(case: Case) -> Iterator[Advice]:
+    yield advise("interpreter.keep_program", line=case.hot_line(PYTHON_OVERHEAD) or "", share=_of_programs(case))
+    yield from _call_less(case)
 
 
 def _call_less(case: Case) -> Iterator[Advice]:
@@ -304,6 +319,14 @@ INTERPRETER_RULES = (
         say("interpreter.in_operator_refuted"),
         applies=_is_work_of_operators,
         clauses=lambda case: (say("interpreter.launch_nothing"),),
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.programs"),
+        ("trainer_running", "trainer_cores"),
+        _keep_program,
+        say("interpreter.others_work_refuted"),
+        applies=_runs_programs,
     ),
     Rule(
         PYTHON_OVERHEAD,

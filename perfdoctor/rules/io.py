@@ -136,9 +136,11 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
     times = times_rarer(share)
     yield from _raise_limit(_reached(case, _WRITE_LIMITS, share))
-    packed = sum(case.calls_among(CHECKPOINT_WRITE, COMPRESS).values())
+    packing = case.calls_among(CHECKPOINT_WRITE, COMPRESS)
+    packed = sum(packing.values())
     if packed >= thresholds.MOSTLY:
-        yield advise("io.save_unpacked", share=packed * share)
+        package = max(packing, key=packing.__getitem__).partition(" ")[0]
+        yield advise("io.save_unpacked", share=packed * share, package=package)
     yield advise(
         "io.save_behind",
         path=path,

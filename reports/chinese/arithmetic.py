@@ -32,10 +32,12 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
     )
 
 
-def all_instructions(*, name: str, value: str) -> Fix:
+def all_instructions(*, name: str, value: str, instead: str) -> Fix:
+    results = f"如果只要求在同一种 CPU 上每次运行结果相同，{name}={instead} 就够了。" if instead else ""
     return fix(
         f"取消设置 {name}",
-        f"这个作业把它设成了 {value}，计算因此用不上新 CPU 更宽的向量和矩阵指令。",
+        f"这个作业把它设成了 {value}，计算因此用不上新 CPU 更宽的向量和矩阵指令。"
+        f"也可能是作业在导入 torch 之前自己设置的。{results}",
     )
 
 
@@ -52,6 +54,14 @@ def reduce_at_once(*, part: float) -> Fix:
         "元素很少的归约改用对整个张量的运算",
         f"{percent(part)} 的时间里，torch 为归约输出的每个数单独建立迭代器，随后的遍历通常还要两到三倍的时间："
         "不在最后一维上的 norm、以及 std 和 var 都是这样。每个数只来自少数元素时，用整张量运算会快很多倍。",
+    )
+
+
+def pad_ffts(*, part: float) -> Fix:
+    return fix(
+        "让 FFT 的长度为小质数的乘积",
+        f"{percent(part)} 的时间花在长度含有大质因数的 FFT 上：这样的 FFT 由卷积构成，要做两倍以上长度的 FFT。"
+        "卷积可以补齐到任何足够的长度；如果各个频率本身都要用到，就调整数据或窗口的大小。",
     )
 
 

@@ -66,6 +66,14 @@ def made_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"保留 {line} 处 {_and([text for text, _, _ in pieces[:3]])} 的结果：它在每一步中都相同",
+        f"{percent(share)} 的时间花在那里，而它所依据的一切在训练循环中都不变。请在循环之前创建并传入，"
+        "或按下面的方式保留：换了别的对象时会重新创建。如果有代码写入该结果，就不要改。",
+    )
+
+
 def copied(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"在 {line} 把数值复制到 {_and([one for one, _, _ in pieces])} 中，而不是创建新的对象",
@@ -151,6 +159,15 @@ def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"在每一步中只计算一次 {line} 处的参数化权重",
         f"{percent(share)} 的时间花在计算这类权重（torch.nn.utils.parametrize）上：循环的每一轮都重新计算，"
         "反向传播每次也要穿过这些计算。梯度不变。",
+    )
+
+
+def weights_unused(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"在 {line} 不让 {pieces[0][0]} 计算没有人使用的权重",
+        f"仅注意力权重的 softmax 就占 {percent(share)} 的时间，还不算前后的乘积和它们的反向传播。"
+        "除非设置 need_weights=False，这一层会返回权重，因此要把所有配对写入内存。"
+        "不返回时由一个融合的操作完成，输出相同。",
     )
 
 

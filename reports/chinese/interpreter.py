@@ -116,6 +116,18 @@ def others_work(*, packages: tuple[str, ...]) -> str:
     return f"模型之外其他库{named}的工作"
 
 
+def programs() -> str:
+    return "运行其他程序并等待它们"
+
+
+def keep_program(*, line: str, share: float) -> Fix:
+    return fix(
+        f"让一个程序一直运行，通过管道向它提问{f'（{line}）' if line else ''}",
+        f"{percent(share)} 的时间用于启动程序、让它工作并等待它。启动一个程序要几毫秒，"
+        "需要导入模块的解释器每次要 20 毫秒以上。如果这一步不必等待答案，就在一轮中提问、下一轮再读取。",
+    )
+
+
 def beside() -> str:
     return "模型的计算之后另外计算的内容"
 

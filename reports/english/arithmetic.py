@@ -34,11 +34,12 @@ def single_precision(*, part: float, unfolds: bool) -> Fix:
     )
 
 
-def all_instructions(*, name: str, value: str) -> Fix:
+def all_instructions(*, name: str, value: str, instead: str) -> Fix:
+    results = f" For the same results in each run on one CPU, {name}={instead} is enough." if instead else ""
     return Fix(
         f"Unset {name}",
         f"It is set to {value} in this job, which keeps the arithmetic from the wider vectors and matrix instructions "
-        "that newer CPUs have.",
+        f"that newer CPUs have. The job may set it itself, before it imports torch.{results}",
         f"unset {name}",
     )
 
@@ -61,6 +62,17 @@ def reduce_at_once(*, part: float) -> Fix:
         "length = (x * x).sum(dim).clamp_min(1e-12).sqrt()  # in the place of x.norm(dim=dim)\n"
         "variance = (x - x.mean(dim, keepdim=True)).square().mean(dim)  # of x.var(dim, correction=0)\n"
         "# parts need no stack: torch.sqrt((a * a + b * b).clamp_min(1e-12)) for torch.stack([a, b]).norm(dim=0)",
+    )
+
+
+def pad_ffts(*, part: float) -> Fix:
+    return Fix(
+        "Let FFTs have a length that is a product of small primes",
+        f"{percent(part)} of the time goes into FFTs of a length with a large prime factor, which are made out of a "
+        "convolution, by FFTs of more than twice the length. A convolution may be padded to any length that is long "
+        "enough; where all frequencies are used as they are, choose the size of the data or of its windows.",
+        "import scipy.fft\n\nn = scipy.fft.next_fast_len(x.shape[-1], real=True)\n"
+        "spectrum = torch.fft.rfft(x, n=n)\ny = torch.fft.irfft(spectrum, n=n)[..., : x.shape[-1]]",
     )
 
 

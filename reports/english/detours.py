@@ -1,10 +1,14 @@
 """What the job's own source does again, or for nothing, and what it says itself of a better way."""
 
+import re
+
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent
 
 # Of each statement what stays, what is new, and how the result is put.
 _Pieces = tuple[tuple[str, str, str], ...]
+# How many statements are shown of what a function makes again, and what the key of one holds on to.
+_SHOWN, _OF = 3, re.compile(r"\bid\(([\w.]+)\)")
 _DIMENSIONS = {"[:, at]": 1, "[..., at]": -1}
 
 
@@ -99,6 +103,28 @@ def made_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"{percent(share)} of the time goes there, and it is made of sizes and constants alone: it is the same in each "
         "step.",
         "\n".join(["made = {}  # at the top of the file", *lines]),
+    )
+
+
+def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    shown, code = pieces[:_SHOWN], []
+    for number, (text, key, put) in enumerate(shown):
+        kept = f"kept_{number}" if len(shown) > 1 else "kept"
+        of = "".join(f"{one}, " for one in _OF.findall(key)).rstrip()
+        place = "return" if put == "return" else f"{put or 'same'} ="
+        code += [
+            f"{kept} = {{}}  # at the top of the file",
+            f"key = ({key},)",
+            f'if {kept}.get("key") != key:',
+            f"    {kept}.update(key=key, of=({of}), made={text})",
+            f'{place} {kept}["made"]' + ("" if put else "  # in place of the call"),
+        ]
+    return Fix(
+        f"Keep {_and([text for text, _, _ in shown])} at {line}: it is the same in each step",
+        f"{percent(share)} of the time goes there, and all that it is made of stays as it is while the loop trains. "
+        "Make it before the loop and hand it over, or keep it as below, where it is made anew for anything else. Leave "
+        "it where something writes into the result.",
+        "\n".join(code),
     )
 
 
@@ -223,6 +249,17 @@ def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"{percent(share)} of the time such weights (torch.nn.utils.parametrize) are computed, anew in each round of "
         "that loop, and the backward pass goes through each computation as well. The gradients are the same.",
         "with torch.nn.utils.parametrize.cached():\n    output = model(inputs)",
+    )
+
+
+def weights_unused(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    layer, given, _ = pieces[0]
+    return Fix(
+        f"Have {layer} compute no weights that nobody takes, at {line}",
+        f"{percent(share)} of the time goes into the softmax of its weights alone, beside the products around it and "
+        "the backward pass of all of them. The layer gives the weights back unless need_weights=False, and writes all "
+        "pairs to memory for that. Without, they are computed in one fused operation; the output is the same.",
+        f"output, _ = {layer}({given}, need_weights=False)",
     )
 
 

@@ -135,6 +135,22 @@ def others_work(*, packages: tuple[str, ...]) -> str:
     return f"Work of other libraries{named} beside the model"
 
 
+def programs() -> str:
+    return "Running other programs and waiting for them"
+
+
+def keep_program(*, line: str, share: float) -> Fix:
+    return Fix(
+        f"Keep one program running, and ask it through a pipe{f', at {line}' if line else ''}",
+        f"{percent(share)} of the time programs start, work and are waited for. Starting one takes milliseconds, and "
+        "an interpreter that imports something 20 ms and more, each time. If the step need not wait for the answer, "
+        "ask in one round and read in the next. Here a question and its answer are a line each.",
+        "program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # once\n"
+        'program.stdin.write(f"{question}\\n")\n'
+        "program.stdin.flush()\nanswer = program.stdout.readline()",
+    )
+
+
 def beside() -> str:
     return "Computing besides the model"
 

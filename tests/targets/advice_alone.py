@@ -19,6 +19,8 @@ import multiprocessing
 import os
 import queue
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 import traceback
@@ -627,8 +629,10 @@ def a_checkpoint_on_the_local_disk_is_whole() -> None:
 def arrays_that_are_not_packed_are_the_same() -> None:
     with tempfile.TemporaryDirectory() as folder:
         arrays = {"weights": numpy.arange(6.0).reshape(2, 3)}
-        run("io.save_unpacked", {"numpy": numpy, "path": f"{folder}/arrays.npz", "arrays": arrays})
+        run("io.save_unpacked", {"numpy": numpy, "path": f"{folder}/arrays.npz", "arrays": arrays}, package="numpy")
         assert (numpy.load(f"{folder}/arrays.npz")["weights"] == arrays["weights"]).all()
+        run("io.save_unpacked", names := {"path": f"{folder}/archive.pkl"}, package="gzip")["file"].close()
+        assert os.path.exists(names["path"])
 
 
 @check
@@ -863,6 +867,26 @@ def reductions_of_few_elements_are_whole_operations() -> None:
 
 
 @check
+def a_program_that_is_kept_answers_each_time() -> None:
+    echo = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
+    first, *rest = advice("interpreter.keep_program", line="").split("\n")
+    names: dict[str, Any] = {"subprocess": subprocess, "command": [sys.executable, "-c", echo]}
+    exec(first, names)
+    for question in ("one", "two"):
+        exec("\n".join(rest), {**names, "question": question}, kept := {})
+        assert kept["answer"] == f"{question.upper()}\n"
+    names["program"].communicate()
+
+
+@check
+def ffts_of_a_padded_length_give_the_same_back() -> None:
+    x = torch.randn(2, 1009)
+    names = run("arithmetic.pad_ffts", {"x": x, "torch": torch}, part=0.4)
+    assert names["n"] == 1024
+    assert torch.allclose(names["y"], x, atol=1e-5)
+
+
+@check
 def what_the_step_need_not_wait_for_runs_in_a_process_of_its_own() -> None:
     names: dict[str, Any] = {"multiprocessing": torch.multiprocessing, "work": os.getpid, "plain_data": None}
     code = advice("interpreter.own_process").replace("pool.submit(work, plain_data)", "done = pool.submit(work)")
@@ -949,6 +973,31 @@ def a_mask_is_made_once_for_each_length() -> None:
         masks.append(kept["mask"])
     assert masks[0] is masks[2]
     assert [len(mask) for mask in masks] == [3, 4, 3]
+
+
+@check
+def attention_gives_the_same_without_its_weights() -> None:
+    layer, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.rand(2, 5, 8)
+    mask = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+    names = {"layer": layer, "x": x, "mask": mask}
+    kept = run("detours.weights_unused", names, pieces=(("layer", "x, x, x, attn_mask=mask", ""),))
+    assert torch.allclose(kept["output"], layer(x, x, x, attn_mask=mask)[0], atol=1e-6)
+    assert kept["_"] is None
+
+
+@check
+def what_never_changes_is_made_once() -> None:
+    pieces = (("torch.cdist(edges, edges)", "id(edges), x.size(0)", "near"), ("edges @ edges.T", "id(edges)", "return"))
+    first, *rest = advice("detours.unchanged", pieces=pieces[:1]).split("\n")
+    names: dict[str, Any] = {"torch": torch}
+    exec(first, names)
+    edges, other, seen = torch.rand(4, 2), torch.rand(4, 2), []
+    for now, x in ((edges, 2), (edges, 2), (other, 2), (edges, 2), (edges, 3)):
+        exec("\n".join(rest), {**names, "edges": now, "x": torch.zeros(x)}, kept := {})
+        seen.append(kept["near"])
+    assert [one is seen[0] for one in seen] == [True, True, False, False, False]
+    assert all(map(torch.equal, seen, [torch.cdist(one, one) for one in (edges, edges, other, edges, edges)]))
+    assert advice("detours.unchanged", pieces=pieces).endswith('return kept_1["made"]')
 
 
 @check

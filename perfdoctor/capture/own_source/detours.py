@@ -9,6 +9,7 @@ from itertools import pairwise
 from perfdoctor.capture.own_source.attention import find_attention
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.carried import find_carried
+from perfdoctor.capture.own_source.derivatives import find_helpers, find_one_by_one
 from perfdoctor.capture.own_source.made_again import find_made_again
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
@@ -23,6 +24,7 @@ from perfdoctor.capture.own_source.syntax import (
     only_target,
 )
 from perfdoctor.knowledge.detours import (
+    ATTENTION_TAKES,
     BY_POSITION,
     CACHE_SWITCH,
     CARRIED,
@@ -47,6 +49,8 @@ from perfdoctor.knowledge.detours import (
     STACKED,
     TWO_PASSES,
     UNCACHED,
+    WEIGHTS_SWITCH,
+    WEIGHTS_UNUSED,
     WRITTEN_OUT,
 )
 from perfdoctor.knowledge.libraries import BACKWARD
@@ -70,7 +74,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    layers = _layers(tree)
+    layers, helpers = _layers(tree), find_helpers(tree)
     names: dict[int, str] = {}  # of functions, by what is written in them
     found: list[tuple[str, ast.stmt, ast.stmt, tuple[str, ...]]] = []
     for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
@@ -83,7 +87,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         found += [(WRITTEN_OUT, first, last, what) for first, last, what in find_attention(inside)]
         for block in _blocks([scope, *inside]):
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
-            found += [(ONE_BY_ONE, first, last, what) for first, last, what in _one_by_one(block)]
+            found += [(ONE_BY_ONE, first, last, what) for first, last, what in find_one_by_one(block, helpers)]
     found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]
     found += [(CARRIED, node, node, what) for node, what in find_carried(tree)]
     found += [(STACKED, node, node, what) for node, what in find_stacked(tree)]
@@ -109,8 +113,28 @@ def _of_statement(statement: ast.stmt, layers: set[str]) -> Iterator[tuple[str, 
             yield INDEXED_LATE, late
         elif (listed := _listed(node)) is not None:
             yield LISTED, listed
+    if (attention := _drops_weights(statement)) is not None:
+        yield WEIGHTS_UNUSED, attention
     if _switches_cache_off(statement):
         yield UNCACHED, (ast.unparse(statement),)
+
+
+def _drops_weights(statement: ast.stmt) -> tuple[str, str] | None:
+    """A call like one of a layer for attention, of whose two results one is taken, and what it is given."""
+    value, target = _simple(statement), only_target(statement)
+    match target, value:
+        case ast.Tuple(elts=[_, ast.Name(id="_" | "__")]), ast.Call() as call:
+            pass
+        case _, ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0)):
+            pass
+        case _:
+            return None
+    named = {one.arg for one in call.keywords}
+    if last_name(call.func) in DERIVES:
+        return None
+    if WEIGHTS_SWITCH in named or len(call.args) + len(named & {*ATTENTION_TAKES}) < len(ATTENTION_TAKES):
+        return None
+    return ast.unparse(call.func), ", ".join([*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)])
 
 
 def _switches_cache_off(statement: ast.stmt) -> bool:
@@ -312,41 +336,4 @@ def _pass(statement: ast.stmt) -> tuple[str, bool] | None:
             keeps = [one.value for one in given if one.arg == "retain_graph"]
             if name == BACKWARD and len(keeps) == len(given):
                 return ast.unparse(begin), any(isinstance(one, ast.Constant) and bool(one.value) for one in keeps)
-    return None
-
-
-def _one_by_one(block: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt, tuple[str, ...]]]:
-    """Derivatives of the same by several things, each asked for by itself: one right after the other, but for others.
-
-    One call gives them all, of one pass, as long as nothing else of it changes meanwhile.
-    """
-    together: dict[tuple[str, str], list[tuple[ast.stmt, str, str]]] = {}
-    for statement in [*block, ast.Pass()]:
-        if (found := _derivative(statement)) is not None:
-            name, of, by, rest = found
-            same = together.setdefault((of, rest), [])
-            if by not in [one for _, _, one in same]:
-                same.append((statement, name, by))
-            continue
-        for (of, rest), some in together.items():
-            if len(some) > 1:
-                function, of_what = of.split(" ", 1)
-                names, by_what = [one[1] for one in some], [one[2] for one in some]
-                call = f"{function}({of_what}, ({', '.join(by_what)}){rest})"
-                yield some[0][0], some[-1][0], (", ".join(names), call)
-        together = {}
-
-
-def _derivative(statement: ast.stmt) -> tuple[str, str, str, str] | None:
-    """A name that gets a derivative, the function for it and of what, by what, and what else that is given."""
-    match statement:
-        case ast.Assign(
-            targets=[ast.Name(id=name)],
-            value=ast.Subscript(
-                value=ast.Call(func=function, args=[of, ast.Name(id=by), *others], keywords=given),
-                slice=ast.Constant(value=0),
-            ),
-        ) if last_name(function) in DERIVES and name not in (by, ast.unparse(of)):
-            rest = [*map(ast.unparse, others), *(f"{one.arg}={ast.unparse(one.value)}" for one in given if one.arg)]
-            return name, f"{ast.unparse(function)} {ast.unparse(of)}", by, "".join(f", {one}" for one in rest)
     return None

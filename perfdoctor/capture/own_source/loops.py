@@ -6,14 +6,15 @@ import ast
 import builtins
 import logging
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from queue import Queue
 
 from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, names_in, yields
 from perfdoctor.knowledge.detours import SHAPE_CALLS
 from perfdoctor.knowledge.libraries import BACKWARD, DRAWS
-from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.recording.own_source import SourceComprehension, SourceLoop
+from perfdoctor.results.edits import last_name
 
 # Methods that take what they are given, and those of loggers, TensorBoard, matplotlib and the like that write it down.
 _TAKES = {name for kind in (list, set, dict, deque, Queue, TextIOWrapper, logging.Logger) for name in dir(kind)}
@@ -23,7 +24,7 @@ _GROWS = ("append", "appendleft", "extend")
 WRITES = ("add_", "log", "print", "write", "plot", "draw", "save", "dump")
 
 
-def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
+def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop | SourceComprehension]:
     """The loops and comprehensions in Python source, but those over what they call (layers, transforms), those over
     things that the source lists or gives names one by one, and those of generators.
 
@@ -48,10 +49,19 @@ def find_loops(file: str, tree: ast.Module) -> Iterator[SourceLoop]:
             made_first = _is_made_here(node.generators[0].iter)
             if not listed and not made_first and not any(_calls(one.target, one.iter, made) for one in node.generators):
                 yield _loop(file, node, carries=False)
+                yield SourceComprehension(file, node.lineno, node.end_lineno or node.lineno, _called(node, made))
 
 
 def _loop(file: str, node: ast.stmt | ast.expr, *, carries: bool) -> SourceLoop:
     return SourceLoop(file, node.lineno, node.end_lineno or node.lineno, carries)
+
+
+def _called(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, made: Iterable[ast.expr]) -> str:
+    """The last names of what a comprehension's rounds call."""
+    tests = (test for one in node.generators for test in one.ifs)
+    parts = (*made, *tests, *(one.iter for one in node.generators[1:]))
+    calls = (one for part in parts for one in ast.walk(part) if isinstance(one, ast.Call))
+    return " ".join(sorted({last_name(one.func) for one in calls} - {""}))
 
 
 def _names_each(node: ast.Assign) -> bool:

@@ -65,6 +65,7 @@ class SourceReader:
     def __init__(self) -> None:
         self._seen: dict[int, _Seen | OSError] = {}
         self._to_parse = _ALL_PARSED
+        self._parsed_files: dict[str, tuple[ast.Module, Sequence[str]]] = {}
 
     def follow(self, job: Job) -> None:
         """Takes hold of the files of processes that have come; a forked one sees what its parent does."""
@@ -103,6 +104,7 @@ class SourceReader:
                 yield from self._of_file(places, epoch_ns)
             except OSError as error:
                 yield Fact(now_ns(), NAME, f"file:{file}", SOURCE_NOT_READ, error.strerror or str(error))
+        yield from self._of_all_files()
 
     def _of_file(self, places: Sequence[StackLine], epoch_ns: int) -> Iterator[Sample]:
         """Those of one file; what was written after it had been loaded need not be what runs.
@@ -124,10 +126,22 @@ class SourceReader:
         for at, text in masked.items():
             yield SourceLine(first.file, at + 1, text, changed)
         if not changed and (tree := self._parsed(lines)) is not None:
+            self._parsed_files[first.file] = tree, lines
             try:
                 yield from _for_advice(first.file, tree, lines)
             except RecursionError:  # an expression of thousands of terms
                 return
+
+    def _of_all_files(self) -> Iterator[Sample]:
+        """What only all of them together show."""
+        from perfdoctor.capture.own_source.unchanged import find_unchanged
+
+        trees = {file: tree for file, (tree, _) in self._parsed_files.items()}
+        lines = {file: some for file, (_, some) in self._parsed_files.items()}
+        try:
+            yield from find_unchanged(trees, lines)
+        except RecursionError:  # an expression of thousands of terms
+            return
 
     def _parsed(self, lines: Sequence[str]) -> ast.Module | None:
         """The syntax tree of a file; None where it is too much, of another version of Python, or none."""

@@ -2,7 +2,16 @@
 
 import pytest
 
-from perfdoctor.knowledge.symbols import classify, is_without_onednn, reduces_by_number, traces_memory, walks
+from perfdoctor.knowledge.symbols import (
+    classify,
+    is_by_convolution,
+    is_compatible,
+    is_fft,
+    is_without_onednn,
+    reduces_by_number,
+    traces_memory,
+    walks,
+)
 
 LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
 ARM_LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
@@ -161,3 +170,25 @@ def test_what_reductions_set_up_for_each_number_is_known() -> None:
 )
 def test_what_tracemalloc_does(symbol: str, traces: bool) -> None:
     assert traces_memory(symbol) is traces
+
+
+@pytest.mark.parametrize(
+    ("symbol", "by_convolution"),
+    [
+        ("mkl_dft_avx512_ippsMul_32fc_I", True),
+        ("mkl_dft_avx512_ownsrDftFwd_Conv_32f", True),
+        ("mkl_dft_avx2_ownscDft_Conv_64fc", True),
+        ("mkl_dft_avx512_ownscDftInv_Prime5_32fc", False),
+        ("noprefetch_step_fft16_norm_inv_c", False),
+        ("_ZNK9pocketfft6detail7fftblueIfE3fftILb1EfEEvPNS0_5cmplxIT0_EEf", True),
+        ("_ZNK9pocketfft6detail5cfftpIfE5pass4ILb1EfEEvmmPKNS0_5cmplxIT0_EEPS6_PKNS4_IfEE", False),
+    ],
+)
+def test_ffts_that_are_made_out_of_a_convolution(symbol: str, by_convolution: bool) -> None:
+    assert (classify("libtorch_cpu.so", symbol), is_fft(symbol)) == ("kernel", True)
+    assert is_by_convolution(symbol) is by_convolution
+
+
+def test_mkl_s_code_for_the_same_results_on_all_cpus_is_known() -> None:
+    assert is_compatible("mkl_blas_cnr_def_sgemm_copyan")
+    assert not is_compatible("mkl_blas_avx512_sgemm_kernel_nocopy_NT_b1")

@@ -104,3 +104,22 @@ def test_a_detour_of_workers_counts_as_far_as_they_are_waited_for() -> None:
     own = {"cpu.input_preprocessing": {f"{FILE}:5 table": 1.0}, "cpu.model_compute": {f"{FILE}:30 Net.forward": 1.0}}
     [found] = find_costly(Stacks.read([*trainer, *worker]), [(1, (2,))], [again(20)], own, 1.0)
     assert found.share == pytest.approx(0.5 * 0.5, abs=0.02)
+
+
+def test_weights_that_nobody_takes_count_where_they_are_computed() -> None:
+    row = SourceDetour(FILE, 20, 20, "weights_unused", "self.attn", "q, q, q", "", "forward")
+    functional = f"{TORCH}/nn/functional.py"
+    attention = (FORWARD, MODEL[1], Frame(functional, "multi_head_attention_forward", 6000))
+    softmax, dropout = (*attention, Frame(functional, "softmax", 2000)), (*attention, Frame(functional, "dropout", 1))
+    own = {"cpu.model_compute": {f"{FILE}:20 Net.forward": 1.0}}
+
+    def shares(*seen: tuple[Frame, ...]) -> list[float]:
+        stacks = Stacks.read(jobs.stacks(1, *seen, times=300, every_s=0.01))
+        return [one.share for one in find_costly(stacks, [(1, ())], [row], own, 1.0)]
+
+    assert shares(softmax, attention, MODEL) == [pytest.approx(1 / 3, abs=0.02)]
+    # It is switched off, or attention would not be fused.
+    assert shares(attention, MODEL) == []
+    assert shares(softmax, dropout, MODEL) == []
+    # Another softmax of the same statement.
+    assert shares((FORWARD, Frame(functional, "softmax", 2000)), MODEL) == []

@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
-from perfdoctor.recording.own_source import HowWritten, SourceCall, SourceLoop
+from perfdoctor.recording.own_source import HowWritten, SourceCall, SourceComprehension, SourceLoop
 from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
@@ -60,6 +60,27 @@ def test_of_loops_that_follow_each_other_in_one_that_one_counts(beside: int, lin
     if beside > 1:
         found = loops(stacks, {f"{LOSS}:9 pairs.<locals>.<listcomp>": 1.0}, EPOCHS, *rows)
         assert [one.line for one in found] == [f"{LOSS}:5 pairs"]
+
+
+@pytest.mark.parametrize(
+    ("below", "inside"),
+    [
+        (Frame(LOSS, "distance", 3), True),
+        (Frame(LOSS, "pairs.<locals>.<listcomp>", 7), True),
+        (Frame(LOSS, "Distance.__init__", 3), True),
+        (Frame(LOSS, "run", 3), False),  # it is given what the comprehension makes
+    ],
+)
+def test_a_comprehension_has_the_time_of_what_its_rounds_call(below: Frame, inside: bool) -> None:
+    loop, calls = SourceLoop(LOSS, 7, 7, carries=False), SourceComprehension(LOSS, 7, 7, "distance Distance")
+    stacks = seen(BACKWARD, MODEL, (*PAIRS[:2], below))
+    line = f"{LOSS}:{below.line} {below.function}"
+    found = OwnLoops(stacks, [EPOCHS, loop], [calls]).of({line: 2.0}, 10.0)
+    assert bool(found) is inside
+    assert OwnLoops(stacks, [EPOCHS, loop]).of({line: 2.0}, 10.0)  # of a loop it is not asked
+    assert (
+        not inside or "<" in line or not OwnLoops(stacks, [EPOCHS, loop], [calls._replace(calls="")]).of({line: 2.0}, 1)
+    )
 
 
 def test_arithmetic_beside_the_model_is_no_calling_of_operations() -> None:

@@ -497,7 +497,9 @@ def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
     assert title not in titles(finding("io.checkpoint_write", settings=settings, path="/dev/shm/a.pt"))
 
 
-@pytest.mark.parametrize(("call", "told"), [("numpy savez_compressed", True), ("numpy savez", False)])
+@pytest.mark.parametrize(
+    ("call", "told"), [("numpy savez_compressed", True), ("numpy savez", False), ("gzip GzipFile.write", True)]
+)
 def test_what_packs_arrays_is_told_not_to(call: str, told: bool) -> None:
     cause = "io.checkpoint_write"
     trainers = (Trainer(0, 100, {}, {}, {}, (), 0),)

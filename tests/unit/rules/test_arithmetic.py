@@ -224,6 +224,8 @@ def test_convolutions_are_left_to_onednn(part: float, told: bool) -> None:
         ("ONEDNN_MAX_CPU_ISA", "SSE41", True),
         ("DNNL_MAX_CPU_ISA", "DEFAULT", False),
         ("MKL_ENABLE_INSTRUCTIONS", "SSE4_2", True),
+        ("MKL_CBWR", "COMPATIBLE", True),
+        ("MKL_CBWR", "AUTO,STRICT", False),
     ],
 )
 def test_arithmetic_gets_all_instructions_of_the_cpu(name: str, value: str, told: bool) -> None:
@@ -238,6 +240,14 @@ def test_reductions_that_are_set_up_for_each_number_are_told(part: float, told: 
     found = finding("cpu.model_compute", share=0.9, numbers=numbers)
     assert ("Reduce few elements by operations on whole tensors" in titles(found)) is told
     assert not told or found.predicted_speedup == pytest.approx(1 / (1 - 3.3 * 0.9 * part))
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.4, True), (0.005, False)])
+def test_ffts_of_an_awkward_length_are_told(part: float, told: bool) -> None:
+    numbers = {"long_ffts": part, "trainer_running": 0.9}
+    found = finding("cpu.model_compute", share=0.9, numbers=numbers)
+    assert ("Let FFTs have a length that is a product of small primes" in titles(found)) is told
+    assert not told or found.predicted_speedup == pytest.approx(1 / (1 - 0.7 * 0.9 * part), abs=0.01)
 
 
 @pytest.mark.parametrize(

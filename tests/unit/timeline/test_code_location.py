@@ -79,6 +79,8 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         # Compressing is the larger part of saving arrays; below a dataset it is the dataset's.
         ([MAIN, SAVEZ, Frame(f"{PYTHON}/zipfile.py", "_ZipWriteFile.write", 1140)], "saving", ""),
         ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), SAVEZ], "data", "fetch"),
+        ([MAIN, Frame(f"{PYTHON}/gzip.py", "GzipFile.write", 300)], "saving", ""),
+        ([MAIN, Frame(f"{PYTHON}/gzip.py", "GzipFile.read", 320)], "other", ""),
         ([MAIN, Frame(f"{PYTHON}/logging/__init__.py", "StreamHandler.flush", 1100)], "logging", ""),
         ([MAIN, Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 3000)], "gradient sync", "collective"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)], "data", "loader wait"),

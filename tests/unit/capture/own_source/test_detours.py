@@ -79,6 +79,30 @@ def test_derivatives_of_the_same_are_asked_for_one_by_one() -> None:
     assert not found("u = grad(u, x)[0]\nu_t = grad(u, t)[0]\n")
 
 
+HELPER = """
+def d(out, by):
+    '''One of them.'''
+    return torch.autograd.grad(out, by, torch.ones_like(out), create_graph=True)[0]
+
+
+u_x, u_t = d(u, x), d(u, t)
+v_x = d(v, x)
+v_t = d(v, t)
+u_xx = d(u_x, x)
+"""
+
+
+def test_derivatives_are_asked_for_through_a_function_of_the_job_s_own() -> None:
+    call = "torch.autograd.grad({0}, (x, t), torch.ones_like({0}), create_graph=True)"
+    assert found(HELPER) == [
+        ("one_by_one", "u_x, u_t", call.format("u"), ""),
+        ("one_by_one", "v_x, v_t", call.format("v"), ""),
+    ]
+    # A helper that does more than that, or takes them the other way round.
+    assert not found(HELPER.replace("return", "print(out)\n    return"))
+    assert not found(HELPER.replace("grad(out, by", "grad(by, out"))
+
+
 @pytest.mark.parametrize(
     ("layer", "used", "told"),
     [
@@ -288,3 +312,21 @@ def test_an_optimizer_makes_new_tensors_of_what_it_keeps(body: str, is_one: bool
 )
 def test_a_cache_of_keys_and_values_is_switched_off(statement: str, told: bool) -> None:
     assert [way for way, *_ in found(statement)] == ["uncached"] * told
+
+
+@pytest.mark.parametrize(
+    ("statement", "given"),
+    [
+        ("out, _ = self.attn(q, q, q, attn_mask=causal)", "q, q, q, attn_mask=causal"),
+        ("x = x + 0\nx = self.attn(x, key=x, value=x)[0]", "x, key=x, value=x"),
+        ("return self.attn(q, k, v, **extra)[0]", "q, k, v, **extra"),
+        ("out, _ = self.attn(q, q, q, need_weights=False)", None),
+        ("out, weights = self.attn(q, q, q)", None),
+        ("weights = self.attn(q, q, q)[1]", None),
+        ("out, _ = self.lstm(x, state)", None),
+    ],
+)
+def test_weights_of_attention_that_nobody_takes(statement: str, given: str | None) -> None:
+    lines = "".join(f"    {line}\n" for line in statement.split("\n"))
+    rows = [one for one in found("def forward(self, x):\n" + lines) if one[0] == "weights_unused"]
+    assert rows == ([("weights_unused", "self.attn", given, "")] if given else [])

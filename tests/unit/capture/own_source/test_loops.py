@@ -5,11 +5,13 @@ from textwrap import dedent
 import pytest
 
 from perfdoctor.capture.own_source.loops import find_loops
+from perfdoctor.recording.own_source import SourceComprehension, SourceLoop
 from perfdoctor.results.edits import parse
 
 
 def found(source: str) -> list[tuple[int, int]]:
-    return [(loop.line, loop.last_line) for loop in find_loops("job.py", parse(dedent(source).strip("\n")))]
+    rows = find_loops("job.py", parse(dedent(source).strip("\n")))
+    return [(loop.line, loop.last_line) for loop in rows if isinstance(loop, SourceLoop)]
 
 
 @pytest.mark.parametrize(
@@ -113,4 +115,12 @@ def test_of_loops_in_loops_each_is_found() -> None:
     ],
 )
 def test_rounds_that_need_the_one_before_are_told_from_others(loop: str, carries: bool) -> None:
-    assert next(find_loops("job.py", parse(loop))).carries is carries
+    first = next(find_loops("job.py", parse(loop)))
+    assert isinstance(first, SourceLoop)
+    assert first.carries is carries
+
+
+def test_what_the_rounds_of_a_comprehension_call_is_kept() -> None:
+    source = "results = box.run([to_source(row, size()) for row in tokens.tolist() if row.any()\n for x in parts(row)])"
+    [row] = [one for one in find_loops("job.py", parse(source)) if isinstance(one, SourceComprehension)]
+    assert row == SourceComprehension("job.py", 1, 2, "any parts size to_source")

@@ -39,6 +39,11 @@ def names_changed(nodes: Iterable[ast.AST]) -> set[str]:
     return {one.id for one in changed_places(nodes) if isinstance(one, ast.Name)}
 
 
+def names_shared(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that functions may give values that are not theirs alone."""
+    return {name for one in nodes if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
+
+
 def attributes_changed(nodes: Iterable[ast.AST]) -> set[str]:
     """The attributes among them, by their own names, whatever they are attributes of."""
     return {one.attr for one in changed_places(nodes) if isinstance(one, ast.Attribute)}

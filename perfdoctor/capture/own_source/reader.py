@@ -34,7 +34,7 @@ NAME = "source"
 PLACES, AROUND = 48, 5
 # A larger file is hardly written by hand.
 LARGEST_FILE = 2_000_000
-# Parsing and searching one for advice takes some ten times as long as reading, of all of them about a second.
+# Parsing and searching one for advice takes much longer than reading, of all of them some seconds.
 _LARGEST_PARSED, _ALL_PARSED = 200_000, 500_000
 # Of the stacks the newest are looked through, in so many segments and compressed bytes at most: of one process half an
 # hour, in less than a second.

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from perfdoctor.capture.own_source.changes import attributes_changed, is_of_model, names_changed, places
+from perfdoctor.capture.own_source.changes import (
+    attributes_changed,
+    is_of_model,
+    names_changed,
+    names_shared,
+    places,
+)
 from perfdoctor.capture.own_source.sameness import CONSTANT, Made, OwnCall, Values
 from perfdoctor.capture.own_source.syntax import (
     RUN_ELSEWHERE,
@@ -72,6 +78,11 @@ class Scope:
         return _named(name)._replace(needs=frozenset((f"{self.parameters.index(name)}:{name}",)))
 
     @cached_property
+    def assigned(self) -> Sequence[tuple[str, ast.expr]]:
+        """The names that are given something, with that, and those of what is written into."""
+        return list(_assigned(self.inside))
+
+    @cached_property
     def stored(self) -> set[str]:
         """The names that stand for something of its own, the parameters among them."""
         return {*names_stored(self.inside), *self.parameters}
@@ -83,8 +94,9 @@ class Scope:
 
     @cached_property
     def changed(self) -> set[str]:
-        """The names that are written into."""
-        return names_changed(self.inside)
+        """The names that are written into, or get another value, also by functions that are written in it."""
+        everything = list(ast.walk(self.node))
+        return names_changed(everything) | names_shared(everything)
 
     @property
     def calls(self) -> Iterator[ast.Call]:
@@ -103,6 +115,7 @@ class Source:
         nodes = {file: list(ast.walk(tree)) for file, tree in files.items()}
         self.scopes = [scope for file, tree in files.items() for scope in _scopes(file, tree, nodes[file])]
         self._changed_attributes = attributes_changed(chain.from_iterable(nodes.values()))
+        self._changed_attributes |= {name for scope in self.scopes for name in _given_later(scope)}
         self._follow_changes()
         self._made_by = _makers(self.scopes)
         self.functions = _unique(one for one in self.scopes if one.owner is None)
@@ -176,7 +189,7 @@ class Source:
                 value = self._made_by[scope.owner].attributes.get(name)
             case ast.Name(id=name):
                 around = scope if name in scope.stored else self._modules[scope.file]
-                values = [value for stored, value in _assigned(around.inside) if stored == name]
+                values = [value for stored, value in around.assigned if stored == name]
                 value = values[0] if len(values) == 1 else None
             case _:
                 return ""
@@ -188,7 +201,7 @@ class Source:
         value = first.attributes.get(name) if first is not None else None
         if first is None or value is None or name in self._changed_attributes:
             return None
-        local = dict(_assigned(first.scope.inside))
+        local = dict(first.scope.assigned)
         for _ in range(len(local)):  # through names of its own
             if not isinstance(value, ast.Name) or value.id not in local:
                 break
@@ -203,7 +216,7 @@ class Source:
         if loop is None:
             found |= {name: scope.as_parameter(name) for name in scope.parameters if name not in stored}
         else:
-            values = dict(_assigned(scope.inside))
+            values = dict(scope.assigned)
             before = {*scope.parameters, *stored} - {*names_stored(ast.walk(loop))}
             found |= {name: _as_given(name, values.get(name)) for name in before if self._is_given(values.get(name))}
         return {name: made for name, made in found.items() if name not in scope.changed}
@@ -300,12 +313,11 @@ def _given_once(module: Scope, everything: Sequence[ast.AST]) -> dict[str, Made]
         everything: that is in it, functions included.
     """
     stored = Counter(names_stored(module.inside))
-    shared = {name for one in everything if isinstance(one, ast.Global) for name in one.names}
-    changed = names_changed(everything) | shared
+    changed = names_changed(everything) | names_shared(everything)
     loops = {name for one in module.inside if isinstance(one, Loop) for name in names_stored(ast.walk(one))}
     return {
         name: _as_given(name, value)
-        for name, value in _assigned(module.inside)
+        for name, value in module.assigned
         if stored[name] == 1 and name not in changed | loops and not is_of_model(value)
     }
 
@@ -355,6 +367,13 @@ def _of_self(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         match node.args:
             case [ast.Constant(value=str(name)), value, *_]:
                 yield name, value
+
+
+def _given_later(scope: Scope) -> Iterator[str]:
+    """The attributes that a function gives values, whosever they are, but for what an object begins with."""
+    given = (one for one in scope.inside if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load))
+    begins = scope.name == "__init__"
+    yield from (one.attr for one in given if not (begins and ast.unparse(one.value) in _SELF))
 
 
 def _is_object(value: ast.expr) -> bool:

@@ -162,6 +162,16 @@ def test_attributes_that_are_given_once_never_change(expression: str, key: str) 
     assert [one[2] for one in found if expression == one[0]] == ([key] if key else [])
 
 
+@pytest.mark.parametrize(
+    "later",
+    ["model.graph = other", "del model.graph", "model.graph += 1", "model.layers[0].graph, x = other"],
+)
+def test_an_attribute_that_somebody_gives_another_value_changes(later: str) -> None:
+    source = dedent(LAYER.replace("{made}", "torch.linalg.inv(self.graph @ self.graph.T)"))
+    assert not made(f"{source}\ndef update(model, other):\n    {later}\n")
+    assert made(f"{source}\ndef update(model, other):\n    {later.replace('graph', 'other')}\n")
+
+
 def test_what_is_made_where_nothing_is_kept_yet_is_known() -> None:
     cached = "self.kept if self.kept is not None else torch.linalg.pinv(self.basis)"
     assert ("torch.linalg.pinv(self.basis)", "", "id(self.basis)") in made(LAYER.replace("{made}", cached))
@@ -287,6 +297,14 @@ def test_a_parameter_that_gets_another_value_is_made_of_what_it_was() -> None:
     assert {needs for _, needs, _ in made(in_function(source))} == {"1:edges"}
     text = "import re\nURL = re.compile('http')\ndef clean(text):\n    text = URL.sub('', text)\n    return text\n"
     assert {needs for _, needs, _ in made(text)} == {"0:text"}
+
+
+def test_what_a_function_in_it_writes_into_changes() -> None:
+    again = "y = torch.outer(x, x)"
+    for change in ("nonlocal x; x = x + 1", "x.add_(1)", "x[0] = 1"):
+        hook = f"def hook(): {change}"
+        assert not [one for one in made(LOOP.format(before=hook, given="batch", again=again)) if "outer" in one[0]]
+    assert made(LOOP.format(before="def hook(): print(x)", given="batch", again=again))
 
 
 def test_a_round_s_own_number_is_part_of_nothing_that_is_kept() -> None:

@@ -16,6 +16,8 @@ JOINED_CUT, JOINED, ONE_HOT, TWO_PASSES, ONE_BY_ONE, INDEXED_LATE, MADE_AGAIN, C
 AVERAGED, DESCENDED, MADE_NEW = "averaged", "descended", "made_new"
 # And samples that are drawn from a list are put together for each batch.
 STACKED = "stacked"
+# And a layer is given ones and zeros.
+ONE_HOT_LAYER = "one_hot_layer"
 # And a backward pass goes through all rounds before it as well.
 CARRIED = "carried"
 # And attention is written out, product by product.

@@ -34,7 +34,7 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.joined_cut", line=line, share=share, pieces=pieces)
         case detours.JOINED:
             return advise("detours.joined", line=line, share=share, pieces=pieces)
-        case detours.ONE_HOT:
+        case detours.ONE_HOT | detours.ONE_HOT_LAYER:
             return advise("detours.one_hot", line=line, share=share, pieces=pieces)
         case detours.TWO_PASSES:
             return advise("detours.two_passes", line=line, share=share, pieces=pieces)

@@ -58,8 +58,8 @@ def one_hot(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"{percent(share)} of the time goes there, without the backward pass of it: nearly all products are with zero. "
         "The result and the gradients are the same.",
         "\n".join(
-            f"torch.nn.functional.embedding({new}, {kept})  # in place of one_hot and the product"
-            for kept, new, _ in pieces
+            f"torch.nn.functional.embedding({new}, {kept}){put and f' + {put}'}  # in place of one_hot and the product"
+            for kept, new, put in pieces
         ),
     )
 

@@ -922,6 +922,10 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
     assert torch.equal(
         last_value("detours.one_hot", {"table": table, "n": tokens}, pieces=(("table", "n", ""),)), product
     )
+    layer = torch.nn.Linear(5, 3)
+    pieces = (("layer.weight.T", "n", "layer.bias"),)
+    looked_up = last_value("detours.one_hot", {"layer": layer, "n": tokens}, pieces=pieces)
+    assert torch.allclose(looked_up, layer(torch.nn.functional.one_hot(tokens, 5).float()))
     (table**2).sum().backward(retain_graph=True)
     table.sum().backward()
     twice, table.grad = table.grad, None

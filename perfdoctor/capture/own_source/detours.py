@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from perfdoctor.capture.own_source.attention import find_attention
@@ -44,6 +44,7 @@ from perfdoctor.knowledge.detours import (
     MAKES_OF_LIST,
     ONE_BY_ONE,
     ONE_HOT,
+    ONE_HOT_LAYER,
     ONES_OF_INDEX,
     PRODUCTS,
     STACKED,
@@ -80,7 +81,8 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
     for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
         inside = [node for node in written_in(scope, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
-        found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers)]
+        ones = _ones(inside)
+        found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers, ones)]
         found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
         found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
@@ -103,12 +105,14 @@ def _simple(statement: ast.stmt) -> ast.expr | None:
     return statement.value if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) else None
 
 
-def _of_statement(statement: ast.stmt, layers: set[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _of_statement(
+    statement: ast.stmt, layers: Mapping[str, ast.Call], ones: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The detours that show in one statement."""
     value = _simple(statement)
     for node in ast.walk(value) if value is not None else ():
-        if (index := _index_of_product(node)) is not None:
-            yield ONE_HOT, index
+        if (product := _of_ones(node, layers, ones)) is not None:
+            yield product
         elif (late := _indexed_late(node, layers)) is not None:
             yield INDEXED_LATE, late
         elif (listed := _listed(node)) is not None:
@@ -196,27 +200,64 @@ def _listed(node: ast.AST) -> tuple[str, str, str] | None:
     return None
 
 
-def _index_of_product(node: ast.AST) -> tuple[str, str] | None:
-    """The table and the indices of a product of ones and zeros with a table."""
-    if (factors := factors_of(node, PRODUCTS)) is None:
-        return None
-    left, right = factors
-    while isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr in CONVERTS:
-        left = left.func.value
-    if isinstance(left, ast.Call) and last_name(left.func) in ONES_OF_INDEX and left.args:
-        return ast.unparse(right), ast.unparse(left.args[0])
+def _of_ones(
+    node: ast.AST, layers: Mapping[str, ast.Call], ones: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]] | None:
+    """A product of ones and zeros with a table, or with the weights of a layer: which of both, and with which indices.
+
+    Args:
+        node: an expression.
+        layers: by the places that they are at.
+        ones: names of ones and zeros, with the indices that they stand for.
+    """
+    if (factors := factors_of(node, PRODUCTS)) is not None and (index := _index_of(factors[0], ones)):
+        return ONE_HOT, (ast.unparse(factors[1]), index)
+    match node:
+        case ast.Call(func=function, args=[given], keywords=[]) if layer := layers.get(ast.unparse(function)):
+            if index := _index_of(given, ones):
+                name = ast.unparse(function)
+                return ONE_HOT_LAYER, (f"{name}.weight.T", index, f"{name}.bias" if _has_bias(layer) else "")
     return None
 
 
-def _layers(tree: ast.Module) -> set[str]:
-    """The places of layers, ``self.head``, that do the same to each position; not those that put out one number."""
-    found, others = set[str](), set[str]()
+def _index_of(value: ast.expr, ones: Mapping[str, str]) -> str:
+    """The indices that ones and zeros stand for; "" of anything else."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in CONVERTS:
+        value = value.func.value
+    if isinstance(value, ast.Name):
+        return ones.get(value.id, "")
+    is_one = isinstance(value, ast.Call) and last_name(value.func) in ONES_OF_INDEX and value.args
+    return ast.unparse(value.args[0]) if isinstance(value, ast.Call) and is_one else ""
+
+
+def _ones(inside: Sequence[ast.stmt]) -> Mapping[str, str]:
+    """The names in a function that stand for nothing but ones and zeros of indices, with these."""
+    stored = [*names_stored(node for one in inside for node in ast.walk(one))]
+    found: dict[str, str] = {}
+    for statement in inside:
+        target, value = only_target(statement), _simple(statement)
+        if isinstance(target, ast.Name) and value is not None and (index := _index_of(value, {})):
+            found[target.id] = index
+    return {name: index for name, index in found.items() if stored.count(name) == 1}
+
+
+def _layers(tree: ast.Module) -> Mapping[str, ast.Call]:
+    """The places of layers, ``self.head``, that do the same to each position, with what makes them."""
+    found: dict[str, ast.Call] = {}
+    others = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and isinstance(target := only_target(node), ast.Attribute):
             call = _simple(node)
-            one = isinstance(call, ast.Call) and last_name(call.func) in BY_POSITION and not _puts_out_one(call)
-            (found if one else others).add(ast.unparse(target))
-    return found - others
+            if isinstance(call, ast.Call) and last_name(call.func) in BY_POSITION:
+                found[ast.unparse(target)] = call
+            else:
+                others.add(ast.unparse(target))
+    return {name: call for name, call in found.items() if name not in others}
+
+
+def _has_bias(layer: ast.Call) -> bool:
+    given = [*layer.args[2:3], *(one.value for one in layer.keywords if one.arg == "bias")]
+    return not any(map(_is_false, given))
 
 
 def _puts_out_one(layer: ast.Call) -> bool:
@@ -224,14 +265,15 @@ def _puts_out_one(layer: ast.Call) -> bool:
     return any(isinstance(size, ast.Constant) and size.value == 1 for size in sizes)
 
 
-def _indexed_late(node: ast.AST, layers: set[str]) -> tuple[str, str] | None:
+def _indexed_late(node: ast.AST, layers: Mapping[str, ast.Call]) -> tuple[str, str] | None:
     """A layer, and what it may be given, where one position of what it puts out is used: ``self.head(x)[:, -1]``.
 
     Of a matrix that would be one of its outputs: the last of several is hardly what is meant, the first may be.
     """
     match node:
         case ast.Subscript(value=ast.Call(args=[given], keywords=[]) as call, slice=ast.Tuple(elts=[every, at, *rest])):
-            if ast.unparse(call.func) not in layers or ast.unparse(every) != ":":
+            layer = layers.get(ast.unparse(call.func))
+            if layer is None or _puts_out_one(layer) or ast.unparse(every) != ":":
                 return None
             whole = len(rest) == 1 and ast.unparse(rest[0]) in (":", "...")
             if (not rest and ast.unparse(at) == "-1") or (whole and isinstance(at, ast.Constant | ast.UnaryOp)):

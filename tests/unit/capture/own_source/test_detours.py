@@ -56,6 +56,24 @@ def test_a_table_is_multiplied_by_ones_and_zeros(product: str) -> None:
     assert not found(f"x = {product.replace('one_hot', 'softmax')}\n")
 
 
+@pytest.mark.parametrize("layer", ["nn.Linear(n, 8)", "nn.Linear(n, 8, bias=False)", "nn.Linear(n, 8, False)"])
+def test_a_layer_is_given_ones_and_zeros(layer: str) -> None:
+    source = "def __init__(self):\n    self.into = {}\ndef forward(self, x):\n    {}\n    return self.into({})\n"
+    bias = "" if "alse" in layer else "self.into.bias"
+    told = [("one_hot_layer", "self.into.weight.T", "x", bias)]
+    assert found(source.format(layer, "ones = F.one_hot(x, n).float()", "ones")) == told
+    assert found(source.format(layer, "pass", "F.one_hot(x, n).to(torch.float32)")) == told
+    assert not found(source.format(layer, "ones = F.softmax(x, n)", "ones"))
+    assert not found(source.format(layer, "ones = F.one_hot(x, n).float()\n    ones = ones + noise", "ones"))
+    assert not found(source.format("nn.LSTM(n, 8)", "ones = F.one_hot(x, n).float()", "ones"))
+
+
+def test_a_name_may_stand_for_ones_and_zeros() -> None:
+    assert found("def f(x):\n    ones = F.one_hot(x, n)\n    return ones.float() @ table\n") == [
+        ("one_hot", "table", "x", "")
+    ]
+
+
 def test_two_passes_go_through_one_graph() -> None:
     passes = "first.backward(retain_graph=True)\n{}(b + c).backward()\n"
     assert found(passes.format("")) == [("two_passes", "first", "b + c", "")]

@@ -41,7 +41,7 @@ from perfdoctor.metrics.loaders import first_batches, taken_by_file
 from perfdoctor.metrics.machine_code import code_of_trainers
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
-from perfdoctor.metrics.neighbours import find_neighbours
+from perfdoctor.metrics.neighbours import find_busy_helper, find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_detours import CostlyDetour, find_costly
 from perfdoctor.metrics.own_source import part_in_call, unused_pass
@@ -113,6 +113,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         detours=_find_detours(job, pids, own, 1 - together.fractions().get(CONTENTION, 0.0)),
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),
         neighbours=find_neighbours(Readings(job.recording)),
+        busy_helper=find_busy_helper(job, Readings(job.recording)),
         versions=read_versions(job.recording, trainers),
         code_seen=len(job.code) > 0,
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),

@@ -9,7 +9,7 @@ from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import switched_on
 from perfdoctor.knowledge.versions import Version, compiles, is_older
-from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.metrics.neighbours import BusyHelper, Neighbour
 from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.metrics.own_loops import CostlyLoop
 
@@ -93,6 +93,7 @@ class Case:
         exchanged_besides: lines that call collectives outside of the model's passes: ``(line, fraction of the time)``.
         done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
+        busy_helper: the busiest process of its own that neither trains nor makes batches for a loader.
         versions: of ``python`` and ``torch``, as far as they were read.
         code_seen: machine code of trainers was sampled: without that, calls of operators look like arithmetic.
         watched_s: seconds watched.
@@ -123,6 +124,7 @@ class Case:
     exchanged_besides: tuple[tuple[str, float], ...] = ()
     done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()
+    busy_helper: BusyHelper | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     code_seen: bool = True
     watched_s: float = 0.0

@@ -7,13 +7,14 @@ from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import BINDS_NOTHING, BINDS_THREADS, POOL_THREADS
 from perfdoctor.messages import Message, say
+from perfdoctor.metrics.neighbours import BusyHelper
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.neighbours import by_neighbours, has_neighbours, is_crowded
+from perfdoctor.rules.neighbours import by_neighbours, has_narrow_mask, has_neighbours, is_crowded, needed_time
 from perfdoctor.rules.rule import Rule
 
 
 def _free_cores(case: Case) -> Iterable[Advice]:
-    own = [*_widen_mask(case), *_use_fewer_threads(case), *_use_fewer_workers(case)]
+    own = [*_widen_mask(case), *_calm_helper(case), *_use_fewer_threads(case), *_use_fewer_workers(case)]
     others = [*_move_neighbours(case), *_use_fewer_threads_beside(case)]
     fixes = [*others, *own] if by_neighbours(case) else [*own, *others]
     return fixes or [_find_more_cores(case)]
@@ -32,20 +33,9 @@ def _say_who_has_them(case: Case) -> Iterator[Message]:
 
 
 def _left_without_queues(case: Case) -> float | None:
-    """The CPU time that the job uses today needs its cores even if nobody queues, but for what pools may burn.
-
-    Threads of a pool meet at barriers, where those that have a core spin for the one that lacks it (measured: 3.3 times
-    the pace where a bound by all of their CPU time said 1.1, and 2.2 times where it said 1.5).
-    """
-    cores, used = case.setting("cores"), case.number("job_cores")
-    room = case.setting("host_cores") if cores and _has_narrow_mask(case) else cores
-    return max(0.0, used - _pool_cores(case)) / room if used and room and cores else None
-
-
-def _pool_cores(case: Case) -> float:
-    """Cores that threads of trainers use beside the main ones; 0 where that is not known."""
-    main, cores = case.number("trainer_running"), case.number("trainer_cores")
-    return len(case.trainers) * max(0.0, cores - main) if main is not None and cores is not None else 0.0
+    """What of the wall time is left if nobody queues, nor does what nobody waits for."""
+    helper = _unneeded_helper(case)
+    return needed_time(case, without=helper.cores if helper is not None else 0.0)
 
 
 def _pool_threads(case: Case) -> int:
@@ -105,16 +95,8 @@ def _use_fewer_threads_beside(case: Case) -> Iterator[Advice]:
         yield advise("cores.fewer_threads_beside", threads=threads, fitting=fitting, gain=gain)
 
 
-def _has_narrow_mask(case: Case) -> bool:
-    """Whether an affinity mask leaves cores of the host out although they are idle."""
-    allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
-    if allowed is None or host is None or busy is None:
-        return False
-    return allowed < host and host - busy >= thresholds.IDLE_CORES_LEFT_OUT
-
-
 def _widen_mask(case: Case) -> Iterator[Advice]:
-    if not _has_narrow_mask(case):
+    if not has_narrow_mask(case):
         return
     allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
     idle, binding = (host or 0.0) - (busy or 0.0), _binding(case)
@@ -123,6 +105,22 @@ def _widen_mask(case: Case) -> Iterator[Advice]:
         return
     value = case.variable(binding)
     yield advise("cores.unbind_threads", variable=binding, value=value, allowed=allowed, host=host, idle=idle)
+
+
+def _unneeded_helper(case: Case) -> BusyHelper | None:
+    """A process of the job's own that takes cores, while its trainers do not wait for what it does."""
+    waited_for = sum(map(case.share, INPUT_CAUSES)) >= thresholds.REPORTED_SHARE
+    busy = case.busy_helper is not None and case.busy_helper.cores >= thresholds.NEIGHBOUR_CORES
+    return case.busy_helper if busy and not waited_for and is_crowded(case) else None
+
+
+def _calm_helper(case: Case) -> Iterator[Advice]:
+    helper, cores, runnable = _unneeded_helper(case), case.setting("cores"), case.number("runnable_threads")
+    if helper is not None and cores is not None and runnable is not None:
+        pid, command, busy, line = helper
+        wanted = busy * runnable / (case.number("job_cores") or runnable)  # it queues as all of them do
+        part = min(1.0, wanted / (runnable - cores))
+        yield advise("cores.calm_helper", pid=pid, command=command, busy=busy, line=line, part=part)
 
 
 def _binding(case: Case) -> str | None:

@@ -126,6 +126,7 @@ GAINS: Mapping[str, Estimate] = {
     # Cores.
     "cores.fewer_threads_beside": estimates.fewer_threads_beside,
     "cores.fewer_threads": estimates.by_fewer_threads,
+    "cores.calm_helper": estimates.by_calmer_helper,
     "cores.fewer_workers": estimates.by_fewer_workers,
     "cores.move_neighbours": estimates.ALL,
     "cores.wider_mask": estimates.ALL,

@@ -50,6 +50,15 @@ def move_neighbours(*, busy: Evidence, cores: int | None, neighbours: tuple[tupl
     return fix("让其他进程离开这些核", f"作业之外的进程占用了 {amount(busy)}{few}{_named(neighbours)}。")
 
 
+def calm_helper(*, pid: int, command: str, busy: float, line: str, part: float) -> Fix:
+    where = f"，大多在 {line}" if line else ""
+    return fix(
+        f"让作业的进程 {pid} 少占用核",
+        f"它（{command}）占用了 {busy:.2g} 个核{where}，而训练进程并不等待它的结果。"
+        "等待某件事的进程应当睡眠或阻塞，而不是反复查询；必须计算的进程可以在启动时声明，让训练进程优先使用核。",
+    )
+
+
 def fewer_threads_beside(*, threads: int, fitting: int, gain: float) -> Fix:
     return fix(
         f"在它们运行期间，使用 {fitting} 个计算线程",

@@ -66,6 +66,17 @@ def move_neighbours(*, busy: Evidence, cores: int | None, neighbours: tuple[tupl
     )
 
 
+def calm_helper(*, pid: int, command: str, busy: float, line: str, part: float) -> Fix:
+    where = f", mostly at {line}" if line else ""
+    return Fix(
+        f"Let process {pid} of the job take fewer cores",
+        f"It ({command}) keeps {busy:.2g} of the cores busy{where}, and the trainer does not wait for what it does. A "
+        "process that waits for something should sleep or block, and not ask again and again; one that has to compute "
+        "may leave the cores to the trainer first, if it says so at its start.",
+        "time.sleep(1)\nos.nice(19)",
+    )
+
+
 def fewer_threads_beside(*, threads: int, fitting: int, gain: float) -> Fix:
     return Fix(
         f"While they run, use {counted(fitting, 'compute thread')}",

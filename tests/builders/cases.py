@@ -1,7 +1,7 @@
 """For tests of advice: the finding that rules make of a job, and what it advises."""
 
 from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.metrics.neighbours import BusyHelper, Neighbour
 from perfdoctor.metrics.own_detours import CostlyDetour
 from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
@@ -24,6 +24,7 @@ def finding(
     lines: tuple[str, ...] = (),
     below: dict[str, float] | None = None,
     neighbours: tuple[Neighbour, ...] = (),
+    busy_helper: BusyHelper | None = None,
     afterwards: tuple[tuple[str, float], ...] = (),
     outside: tuple[tuple[str, float], ...] = (),
     exchanged: tuple[tuple[str, float], ...] = (),
@@ -47,7 +48,7 @@ def finding(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
         neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside, exchanged_besides=exchanged,
-        detours=detours, versions=versions or {},
+        detours=detours, versions=versions or {}, busy_helper=busy_helper,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

@@ -4,11 +4,19 @@ from collections.abc import Iterable
 
 import pytest
 
-from perfdoctor.metrics.neighbours import Neighbour, find_neighbours, neighbour_cores
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.neighbours import (
+    BusyHelper,
+    Neighbour,
+    find_busy_helper,
+    find_neighbours,
+    neighbour_cores,
+)
 from perfdoctor.recording.schema import Fact, Sample
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.readings import Readings
 from tests.builders import jobs
-from tests.builders.jobs import START, readings
+from tests.builders.jobs import START, process, readings
 
 
 def host(mask: str) -> list[Sample]:
@@ -48,3 +56,24 @@ def test_the_busiest_are_named_first() -> None:
     ]
     with jobs.recorded(samples) as recording:
         assert find_neighbours(Readings(recording)) == (Neighbour(8, "stress", 0.9), Neighbour(7, "cc1plus", 0.5))
+
+
+def test_the_busiest_process_of_the_job_s_own_is_known_with_its_line() -> None:
+    """Not its trainer, nor a loader worker; and where nobody was started there is none."""
+    line = Frame("/job/train.py", "evaluate", 57)
+    [side] = process(7, parent=100, uses_torch=False)
+    own = [
+        *process(100),
+        side._replace(command="/usr/bin/python3 /job/side.py --fast"),
+        *process(8, parent=100, uses_torch=False),
+        *readings("pid:100", "user_seconds_total", 0, 10, every_s=10),
+        *readings("pid:7", "user_seconds_total", 0, 5, every_s=10),
+        *readings("pid:7", "system_seconds_total", 0, 4, every_s=10),
+        *readings("pid:8", "user_seconds_total", 0, 2, every_s=10),
+        *jobs.stacks(7, (line,), times=300, every_s=0.01),
+    ]
+    with jobs.recorded(own) as recording:
+        found = find_busy_helper(JobTimeline(recording), Readings(recording))
+    assert found == BusyHelper(7, "python3 side.py", pytest.approx(0.9), "/job/train.py:57 evaluate")
+    with jobs.recorded(process(100)) as recording:
+        assert find_busy_helper(JobTimeline(recording), Readings(recording)) is None

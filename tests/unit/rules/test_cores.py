@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.metrics.neighbours import BusyHelper, Neighbour
 from tests.builders.cases import changes, finding, titles
 
 
@@ -107,6 +107,24 @@ def test_processes_of_one_thread_each_are_not_told_to_use_one(helpers: int, core
     assert any("compute thread" in title for title in titles(found)) is advised
     if advised:
         assert f"{1 + helpers} process" in found.fixes[0].why
+
+
+@pytest.mark.parametrize(
+    ("busy", "preparing", "runnable", "told"),
+    [(0.98, 0.0, 3.0, True), (0.1, 0.0, 3.0, False), (0.98, 0.1, 3.0, False), (0.98, 0.0, 2.0, False)],
+)
+def test_a_process_of_the_job_s_own_is_told_to_take_fewer_cores(
+    busy: float, preparing: float, runnable: float, told: bool
+) -> None:
+    helper = BusyHelper(77, "python train.py", busy, "train.py:57 evaluate")
+    found = finding(
+        "cpu.contention", share=0.6, numbers={"runnable_threads": runnable, "job_cores": 1.9},
+        settings={"cores": 2.0}, busy_helper=helper, beside={"cpu.input_preprocessing": preparing},
+    )  # fmt: skip
+    assert (titles(found)[0] == "Let process 77 of the job take fewer cores") is told
+    if told:
+        assert "train.py:57 evaluate" in found.fixes[0].why
+        assert found.predicted_speedup == pytest.approx(2 / (1.9 - 0.98), abs=0.01)  # what is left needs its cores
 
 
 def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:

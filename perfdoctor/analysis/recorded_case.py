@@ -66,7 +66,7 @@ _SHOWN = 5
 
 def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
     """Everything that rules may read."""
-    together = Amounts.summed(account.causes() for account in accounts)
+    together, readings = Amounts.summed(account.causes() for account in accounts), Readings(job.recording)
     pids = [
         (account.trainer.pid, [worker.pid for worker in job.processes.workers_of(account.trainer.pid)])
         for account in accounts
@@ -112,8 +112,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         outside_torch=outside_torch(accounts),
         detours=_find_detours(job, pids, own, 1 - together.fractions().get(CONTENTION, 0.0)),
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),
-        neighbours=find_neighbours(Readings(job.recording)),
-        busy_helper=find_busy_helper(job, Readings(job.recording)),
+        neighbours=find_neighbours(readings),
+        busy_helper=find_busy_helper(job, readings),
         versions=read_versions(job.recording, trainers),
         code_seen=len(job.code) > 0,
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from perfdoctor.knowledge.detours import (
 )
 from perfdoctor.knowledge.frames import Frame, calls_model
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.recording.own_source import SourceDetour
+from perfdoctor.recording.own_source import SourceDetour, by_line
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
@@ -89,14 +88,14 @@ def find_costly(
         own: the lines of each cause, ``"file.py:12 function"`` to seconds; they have the backward pass at other ones.
         at_work: the fraction of the wall time in which main threads do not queue for a core; they do at any line.
     """
-    if _drops_out(stacks):
+    if any(one.way == WEIGHTS_UNUSED for one in detours) and _drops_out(stacks):
         detours = [one for one in detours if one.way != WEIGHTS_UNUSED]
     of_trainers = stacks.spent_ns([pid for pid, _ in trainers])
     of_workers = stacks.spent_ns([worker for _, workers in trainers for worker in workers])
     if not detours or not of_trainers.total:
         return ()
     seen: dict[tuple[str, str, str], _Seen] = {}
-    at, waited = _by_line(one for one in detours if one.way not in BY_FRAMES), _part_of_input(own)
+    at, waited = by_line(one for one in detours if one.way not in BY_FRAMES), _part_of_input(own)
     parts = {number: amount / of_trainers.total for number, amount in of_trainers.items()}
     for number, amount in of_workers.items():
         parts[number] = parts.get(number, 0.0) + waited * amount / of_workers.total
@@ -144,15 +143,6 @@ def cause_of(lines: Collection[str], own: Mapping[str, Mapping[str, float]]) -> 
     if there.total and there[found] >= thresholds.NAMED_LOOP * there.total:
         return found
     return max(_WORK, key=lambda cause: (there if there.total else everywhere)[cause])
-
-
-def _by_line(detours: Iterable[SourceDetour]) -> Mapping[tuple[str, int], list[SourceDetour]]:
-    """The detours by each line that they are in, with its file."""
-    found: defaultdict[tuple[str, int], list[SourceDetour]] = defaultdict(list)
-    for one in detours:
-        for line in range(one.line, one.last_line + 1):
-            found[one.file, line].append(one)
-    return found
 
 
 def _in_stack(

@@ -140,7 +140,7 @@ class OwnLoops:
 
 def _function(frame: Frame) -> str:
     """The function that a loop is in; a comprehension's is the one around it."""
-    return re.sub(r"(\.<locals>\.<(listcomp|setcomp|dictcomp|genexpr)>)+$", "", frame.function)
+    return _INNER.sub("", frame.function)
 
 
 def _of_cells(
@@ -190,9 +190,10 @@ class _Written(NamedTuple):
         return below in self.calls or (bool(self.calls) and below in _UNNAMED)
 
 
-# Frames of comprehensions, which all have before Python 3.12. And calls by other names: of classes, of objects and
-# modules, and of what is decorated.
+# Frames of comprehensions, which all have before Python 3.12, and what their names add to that of the function around.
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+_INNER = re.compile(rf"(\.<locals>\.({'|'.join(sorted(_COMPREHENSIONS))}))+$")
+# Calls by other names: of classes, of objects and modules, and of what is decorated.
 _UNNAMED = frozenset((
     "__init__", "__call__", "_call_impl", "_wrapped_call_impl", "decorate_context", "inner", "<lambda>",
 ))  # fmt: skip

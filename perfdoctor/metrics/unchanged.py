@@ -8,15 +8,14 @@ loop that trains to the statement that makes the same again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import UNCHANGED
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.knowledge.pure_calls import HANDS_ON
 from perfdoctor.metrics.own_detours import CostlyDetour, Piece, cause_of
-from perfdoctor.recording.own_source import SourceGiven, SourceUnchanged
+from perfdoctor.recording.own_source import SourceGiven, SourceUnchanged, by_line
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
@@ -44,7 +43,7 @@ def find_unchanged(
         own: the lines of each cause, ``"file.py:12 function"`` to seconds.
         at_work: the fraction of the wall time in which main threads do not queue for a core.
     """
-    statements, calls = _by_line(made), _by_line(given)
+    statements, calls = by_line(made), by_line(given)
     spent = stacks.spent_ns(trainers) if statements else Amounts[int]()
     lines: defaultdict[tuple[str, str], Amounts[str]] = defaultdict(Amounts)
     pieces: defaultdict[tuple[str, str], Amounts[SourceUnchanged]] = defaultdict(Amounts)
@@ -62,17 +61,6 @@ def find_unchanged(
             line, share = f"{file}:{costly[0].line} {function}", at_work * there.total / spent.total
             what = tuple(dict.fromkeys(Piece(one.text, one.key, one.put) for one in costly))
             yield CostlyDetour(UNCHANGED, line, frozenset(there), what, share, cause_of(there, own))
-
-
-_Row = TypeVar("_Row", SourceUnchanged, SourceGiven)
-
-
-def _by_line(rows: Iterable[_Row]) -> Mapping[tuple[str, int], list[_Row]]:
-    found: defaultdict[tuple[str, int], list[_Row]] = defaultdict(list)
-    for row in rows:
-        for line in range(row.line, row.last_line + 1):
-            found[row.file, line].append(row)
-    return found
 
 
 def _made_again(frames: Sequence[Frame], statements: _Lines, calls: _Calls) -> tuple[SourceUnchanged, Frame] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 
 class SourceLine(NamedTuple):
@@ -286,6 +287,18 @@ class HowWritten(NamedTuple):
 NOT_READ = HowWritten()
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
+
+
+_Row = TypeVar("_Row", SourceDetour, SourceUnchanged, SourceGiven)
+
+
+def by_line(rows: Iterable[_Row]) -> Mapping[tuple[str, int], Sequence[_Row]]:
+    """Some rows by each line that they are at, with its file."""
+    found: defaultdict[tuple[str, int], list[_Row]] = defaultdict(list)
+    for row in rows:
+        for line in range(row.line, row.last_line + 1):
+            found[row.file, line].append(row)
+    return found
 
 
 def lines_of(

@@ -8,6 +8,7 @@ from perfdoctor.causes import NETWORK_READ
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import switched_on
+from perfdoctor.knowledge.libraries import PROGRAMS
 from perfdoctor.knowledge.versions import Version, compiles, is_older
 from perfdoctor.metrics.neighbours import BusyHelper, Neighbour
 from perfdoctor.metrics.own_detours import CostlyDetour
@@ -218,6 +219,10 @@ class Case:
     def calls_among(self, cause: str, calls: Collection[str]) -> dict[str, float]:
         """Of some calls of libraries those that a cause's lines call, each with its fraction of that cause's time."""
         return {call: part for call, part in self.library_calls.get(cause, ()) if call in calls}
+
+    def part_of_programs(self, cause: str) -> float:
+        """Of a cause's time the fraction in which its lines run other programs, or wait for them."""
+        return sum(part for call, part in self.library_calls.get(cause, ()) if call.startswith(PROGRAMS))
 
     @property
     def compiled(self) -> bool:

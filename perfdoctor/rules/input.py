@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, PROGRAMS, TABLES
+from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, TABLES
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.left_on import stop_watching
@@ -116,8 +116,7 @@ def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:
 
 def _runs_programs(case: Case) -> bool:
     """Whether most of the preparation is done by programs that it starts: for each sample, as often as that is seen."""
-    calls = case.library_calls.get(INPUT_PREPROCESSING, ())
-    return sum(part for call, part in calls if call.startswith(PROGRAMS)) >= thresholds.MOSTLY
+    return case.part_of_programs(INPUT_PREPROCESSING) >= thresholds.MOSTLY
 
 
 def _kind_of_input(below: Mapping[str, float]) -> str:

@@ -6,7 +6,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEA
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import OF_A_STEP
-from perfdoctor.knowledge.libraries import CELLS, PROGRAMS, SHARDED
+from perfdoctor.knowledge.libraries import CELLS, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
@@ -35,12 +35,7 @@ def _is_work_of_libraries(case: Case) -> bool:
 
 def _runs_programs(case: Case) -> bool:
     """Whether most of it is programs that the job runs and waits for, below the model's passes."""
-    return _of_programs(case) >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD) > 0
-
-
-def _of_programs(case: Case) -> float:
-    calls = case.library_calls.get(PYTHON_OVERHEAD, ())
-    return case.share(PYTHON_OVERHEAD) * sum(part for call, part in calls if call.startswith(PROGRAMS))
+    return case.part_of_programs(PYTHON_OVERHEAD) >= thresholds.MOSTLY
 
 
 def _is_beside(case: Case) -> bool:
@@ -173,7 +168,8 @@ def _spare_own_python(case: Case, or_else: Iterable[tuple[str, ...]] = ()) -> It
 
 
 def _keep_program(case: Case) -> Iterator[Advice]:
-    yield advise("interpreter.keep_program", line=case.hot_line(PYTHON_OVERHEAD) or "", share=_of_programs(case))
+    share = case.share(PYTHON_OVERHEAD) * case.part_of_programs(PYTHON_OVERHEAD)
+    yield advise("interpreter.keep_program", line=case.hot_line(PYTHON_OVERHEAD) or "", share=share)
     yield from _call_less(case)
 
 

@@ -26,7 +26,7 @@ def changed_places(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
             case _:
                 pass
         if isinstance(node, ast.Call):
-            yield from (node for one in node.keywords if one.arg in IN_PLACE for node in places(one.value))
+            yield from (place for one in node.keywords if one.arg in IN_PLACE for place in places(one.value))
             name = last_name(node.func)
             if node.args and (name in WRITES_INTO_FIRST or is_in_place(name)):
                 yield from places(node.args[0])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.syntax import Function, Loop
+from perfdoctor.capture.own_source.syntax import Function, Loop, full_names
 from perfdoctor.knowledge.libraries import (
     DRAWING_TRANSFORM,
     DRAWS,
@@ -55,7 +55,7 @@ class _DrawReader:
 
     def __init__(self, file: str, tree: ast.Module) -> None:
         self._file = file
-        self._imported = dict(_imports(tree))
+        self._imported = dict(full_names(ast.walk(tree)))
         self._functions = {node: _calls_in(node) for node in ast.walk(tree) if isinstance(node, Function)}
         self._module = _calls_in(tree)
         self._generators = self._assigned(tree, GENERATORS.__contains__)
@@ -115,17 +115,6 @@ class _DrawReader:
         if not isinstance(function, ast.Name) or function.id not in self._imported:
             return ""
         return ".".join([self._imported[function.id], *reversed(names)])
-
-
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """By the names under which they are known, the full names of what is imported."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            for one in node.names:
-                yield one.asname or one.name, f"{node.module}.{one.name}"
 
 
 def _draws_when_called(path: str) -> bool:

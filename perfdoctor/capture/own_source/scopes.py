@@ -22,6 +22,7 @@ from perfdoctor.capture.own_source.syntax import (
     Function,
     Loop,
     arguments,
+    full_names,
     names_in,
     names_stored,
     targets_of,
@@ -279,22 +280,12 @@ def _scopes(file: str, tree: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[S
         tree: its syntax.
         nodes: all that is in that.
     """
-    imported = dict(_imported(nodes))
+    imported = dict(full_names(nodes))
     owners = {id(one): node for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}
     yield Scope(file, tree, None, imported)
     for node in nodes:
         if isinstance(node, Function):
             yield Scope(file, node, owners.get(id(node)), imported)
-
-
-def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """The names under which something is imported, with its full names."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
 
 
 def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:

@@ -72,6 +72,16 @@ def names_imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
 
 
+def full_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """By the names under which they are known, the full names of what some nodes import from outside of the package."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
+
+
 def arguments(call: ast.Call) -> list[ast.expr]:
     """What a call is given, by place and by name."""
     return [*call.args, *(one.value for one in call.keywords)]

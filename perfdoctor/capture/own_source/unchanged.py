@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.sameness import CONSTANT, Made, OwnCall, Values
 from perfdoctor.capture.own_source.scopes import Scope, Source, proven
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, is_in_place, names_in, targets_of
+from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, is_in_place, names_in, only_target, targets_of
 from perfdoctor.knowledge.libraries import NO_GRADIENTS
 from perfdoctor.knowledge.pure_calls import CHANGES_CONTAINER, VIEWS
 from perfdoctor.recording.own_source import SourceGiven, SourceUnchanged
@@ -63,7 +63,7 @@ class _Finder:
     def rows(self, scope: Scope, loop: ast.stmt | None) -> Iterator[tuple[SourceUnchanged | SourceGiven, ast.stmt]]:
         """The rows of one function; of one with a loop that trains those of the loop alone."""
         inside = scope.inside if loop is None else list(written_in(loop, but=RUN_ELSEWHERE))
-        values = self._values(scope, loop)
+        values = self._values(scope, loop, inside)
         shown = proven(scope, values)
         for node in inside:
             if not isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr) or node.value is None:
@@ -107,10 +107,9 @@ class _Finder:
 
         return of
 
-    def _values(self, scope: Scope, loop: ast.stmt | None) -> Values:
-        """What names stand for in a function, its own ones included."""
+    def _values(self, scope: Scope, loop: ast.stmt | None, inside: Sequence[ast.AST]) -> Values:
+        """What names stand for in a function, or in a loop of it, with the own ones of what runs there."""
         names = self.source.base(scope, loop)
-        inside = scope.inside if loop is None else list(written_in(loop, but=RUN_ELSEWHERE))
         given = _local_values(inside)
         several = {name for name, some in given.items() if len(some) > 1}
         carried = scope.stored_outside(loop) if loop is not None else set()
@@ -167,9 +166,7 @@ class _Finder:
 
 def _row(scope: Scope, node: ast.stmt, value: ast.expr, made: Made | None, callee: str) -> SourceUnchanged:
     assert made is not None
-    target = (
-        node.targets[0] if isinstance(node, ast.Assign) and node.value is value and len(node.targets) == 1 else None
-    )
+    target = only_target(node) if getattr(node, "value", None) is value else None
     key = ", ".join([*(f"id({one})" for one in sorted(made.of)), *sorted(made.sizes)])
     put = ast.unparse(target) if target is not None else "return" if isinstance(node, ast.Return) else ""
     return SourceUnchanged(

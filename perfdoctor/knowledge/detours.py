@@ -7,11 +7,11 @@ from perfdoctor.knowledge.frames import FrameMeaning, meaning
 
 # Which detour a statement makes: what is kept is joined anew, cut to its length or growing; a table is multiplied by
 # ones and zeros; two backward passes go through one graph; derivatives of the same are asked for one by one; a layer
-# computes what is then left out; the same is made in each step; a model is copied as a new object; arrays go into a
-# tensor one number after the other. And three go over parameters one by one: a mean of them is kept, they are moved
-# against their gradients, or what an optimizer keeps of each is made as a new tensor.
-JOINED_CUT, JOINED, ONE_HOT, TWO_PASSES, ONE_BY_ONE, INDEXED_LATE, MADE_AGAIN, COPIED, LISTED = (
-    "joined_cut", "joined", "one_hot", "two_passes", "one_by_one", "indexed_late", "made_again", "copied", "listed",
+# computes what is then left out; a model is copied as a new object; arrays go into a tensor one number after the
+# other. And three go over parameters one by one: a mean of them is kept, they are moved against their gradients, or
+# what an optimizer keeps of each is made as a new tensor.
+JOINED_CUT, JOINED, ONE_HOT, TWO_PASSES, ONE_BY_ONE, INDEXED_LATE, COPIED, LISTED = (
+    "joined_cut", "joined", "one_hot", "two_passes", "one_by_one", "indexed_late", "copied", "listed",
 )  # fmt: skip
 AVERAGED, DESCENDED, MADE_NEW = "averaged", "descended", "made_new"
 # And samples that are drawn from a list are put together for each batch.
@@ -31,7 +31,7 @@ WEIGHS, DROPS_OUT = (meaning(r"torch/nn/functional\.py", name, "") for name in (
 # What such a layer is given, and the switch.
 ATTENTION_TAKES, WEIGHTS_SWITCH = ("query", "key", "value"), "need_weights"
 # What a module computes is no part of these, though it is called in the same statement.
-WITHOUT_MODULES = frozenset((JOINED_CUT, JOINED, ONE_HOT, MADE_AGAIN, LISTED, STACKED))
+WITHOUT_MODULES = frozenset((JOINED_CUT, JOINED, ONE_HOT, LISTED, STACKED))
 # These are known by frames of torch, whatever the source looks like: layers are made anew in each step, distributions
 # check all that they are given, and a weight is computed anew each time that a loop asks for it.
 MODULES_MADE, CHECKED, COMPUTED_AGAIN = "modules_made", "checked", "computed_again"
@@ -73,7 +73,7 @@ SOFTMAX = frozenset(("softmax",))
 DERIVES = frozenset(("grad",))
 # Layers that do to each position by itself what they do, and how a class is given them.
 BY_POSITION = frozenset(("Linear",))
-# What makes a tensor of nothing but numbers, or of a tensor that was made so.
+# What makes a tensor of nothing but numbers.
 MAKES = frozenset((
     "arange", "linspace", "eye", "full", "ones", "zeros", "triu", "tril", "tril_indices", "triu_indices", "meshgrid",
     "outer", "cartesian_prod", "combinations", "hann_window", "hamming_window", "generate_square_subsequent_mask",
@@ -132,7 +132,6 @@ FREED = {
     TWO_PASSES: Freed(0.0, 0.5, 0.6),
     ONE_BY_ONE: Freed(0.3, 1.0, 1.9, backward=True),
     INDEXED_LATE: Freed(0.5, 2.0, 3.0, backward=True),
-    MADE_AGAIN: Freed(0.8, 1.0, 1.0),
     COPIED: Freed(0.5, 0.9, 1.0),
     LISTED: Freed(0.0, 0.8, 1.0),
     AVERAGED: Freed(0.3, 0.6, 0.9),

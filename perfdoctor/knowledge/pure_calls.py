@@ -6,7 +6,7 @@ from perfdoctor.knowledge.frames import meaning
 COMPUTING_MODULES = frozenset((
     "math", "cmath", "itertools", "functools", "operator", "copy",
     "torch", "torch.linalg", "torch.fft", "torch.sparse", "torch.special", "torch.nn.functional",
-    "torch.signal.windows", "torch.nested", "torch.nn.utils.rnn",
+    "torch.signal.windows", "torch.nested", "torch.nn.Transformer", "torch.nn.utils.rnn",
     "numpy", "numpy.linalg", "numpy.fft", "numpy.ma", "numpy.polynomial",
     "scipy.linalg", "scipy.fft", "scipy.fftpack", "scipy.signal", "scipy.signal.windows", "scipy.sparse",
     "scipy.sparse.linalg", "scipy.sparse.csgraph", "scipy.spatial", "scipy.spatial.distance", "scipy.special",

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import UNCHANGED
-from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.knowledge.frames import Frame, calls_model, is_own
 from perfdoctor.knowledge.pure_calls import HANDS_ON
 from perfdoctor.metrics.own_detours import CostlyDetour, Piece, cause_of
 from perfdoctor.recording.own_source import SourceGiven, SourceUnchanged, by_line
@@ -69,8 +69,9 @@ def _made_again(frames: Sequence[Frame], statements: _Lines, calls: _Calls) -> t
     own = [at for at, frame in enumerate(frames) if is_own(frame)]
     for at, after in zip(own, [*own[1:], len(frames)], strict=True):
         frame, below = frames[at], frames[after] if after < len(frames) else None
+        module = calls_model(frames[at + 1 : at + 2])  # what that computes is another part of the statement
         for one in statements.get((frame.file, frame.line), ()):
-            is_there = not one.callee or (below is not None and below.simple_name == one.callee)
+            is_there = below is not None and below.simple_name == one.callee if one.callee else not module
             if is_there and all(_is_given(need, asked, frame) for need in one.needs.split()):
                 return one, frame
         handed_on = all(any(row.matches(one) for row in HANDS_ON) for one in frames[at + 1 : after])

@@ -42,8 +42,6 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.one_by_one", line=line, share=share, pieces=pieces)
         case detours.INDEXED_LATE:
             return advise("detours.indexed_late", line=line, share=share, pieces=pieces)
-        case detours.MADE_AGAIN:
-            return advise("detours.made_again", line=line, share=share, pieces=pieces)
         case detours.UNCHANGED:
             return advise("detours.unchanged", line=line, share=share, pieces=pieces)
         case detours.COPIED:

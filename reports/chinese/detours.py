@@ -59,13 +59,6 @@ def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
-def made_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
-    return fix(
-        f"在 {line} 只创建一次 {_and([one for one, _, _ in pieces])} 并保留",
-        f"{percent(share)} 的时间花在那里，而它只由大小和常量决定：每一步都相同。",
-    )
-
-
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"保留 {line} 处 {_and([text for text, _, _ in pieces[:3]])} 的结果：它在每一步中都相同",

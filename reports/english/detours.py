@@ -92,33 +92,19 @@ def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
-def made_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
-    lines = []
-    for number, (kept, new, put) in enumerate(pieces):
-        key = ", ".join(filter(None, [str(number) if len(pieces) > 1 else "", new]))
-        lines += [f"key = ({key},)" if key else "key = ()", f"if key not in made: made[key] = {kept}"]
-        lines += [f"{put or 'again'} = made[key]  # in place of the call"]
-    return Fix(
-        f"Make {_and([one for one, _, _ in pieces])} once, at {line}, and keep it",
-        f"{percent(share)} of the time goes there, and it is made of sizes and constants alone: it is the same in each "
-        "step.",
-        "\n".join(["made = {}  # at the top of the file", *lines]),
-    )
-
-
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     shown, code = pieces[:_SHOWN], []
     for number, (text, key, put) in enumerate(shown):
         kept = f"kept_{number}" if len(shown) > 1 else "kept"
         of = "".join(f"{one}, " for one in _OF.findall(key)).rstrip()
         place = "return" if put == "return" else f"{put or 'same'} ="
-        code += [
-            f"{kept} = {{}}  # at the top of the file",
-            f"key = ({key},)",
-            f'if {kept}.get("key") != key:',
-            f"    {kept}.update(key=key, of=({of}), made={text})",
-            f'{place} {kept}["made"]' + ("" if put else "  # in place of the call"),
-        ]
+        code += [f"{kept} = {{}}  # at the top of the file", f"key = ({key},)" if key else "key = ()"]
+        if of:
+            code += [f'if {kept}.get("key") != key:', f"    {kept}.update(key=key, of=({of}), made={text})"]
+        else:
+            code += [f"if key not in {kept}:", f"    {kept}[key] = {text}"]
+        where = '"made"' if of else "key"
+        code += [f"{place} {kept}[{where}]" + ("" if put else "  # in place of the call")]
     return Fix(
         f"Keep {_and([text for text, _, _ in shown])} at {line}: it is the same in each step",
         f"{percent(share)} of the time goes there, and all that it is made of stays as it is while the loop trains. "

@@ -968,7 +968,7 @@ def one_call_does_to_all_parameters_what_the_loop_did() -> None:
 
 @check
 def a_mask_is_made_once_for_each_length() -> None:
-    first, *rest = advice("detours.made_again", pieces=(("torch.triu(torch.ones(n, n))", "n", "mask"),)).split("\n")
+    first, *rest = advice("detours.unchanged", pieces=(("torch.triu(torch.ones(n, n))", "n", "mask"),)).split("\n")
     names: dict[str, Any] = {"torch": torch}
     exec(first, names)
     masks = []

@@ -10,7 +10,6 @@ from perfdoctor.capture.own_source.attention import find_attention
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.derivatives import find_helpers, find_one_by_one
-from perfdoctor.capture.own_source.made_again import find_made_again
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
 from perfdoctor.capture.own_source.syntax import (
@@ -40,7 +39,6 @@ from perfdoctor.knowledge.detours import (
     JOINS,
     JOINS_SECOND,
     LISTED,
-    MADE_AGAIN,
     MAKES_OF_LIST,
     ONE_BY_ONE,
     ONE_HOT,
@@ -90,7 +88,6 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         for block in _blocks([scope, *inside]):
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
             found += [(ONE_BY_ONE, first, last, what) for first, last, what in find_one_by_one(block, helpers)]
-    found += [(MADE_AGAIN, node, node, what) for node, what in find_made_again(tree)]
     found += [(CARRIED, node, node, what) for node, what in find_carried(tree)]
     found += [(STACKED, node, node, what) for node, what in find_stacked(tree)]
     for way, first, last, what in found:

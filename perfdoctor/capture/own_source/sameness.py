@@ -48,6 +48,10 @@ class Made(NamedTuple):
         """What something is made of that is made of both."""
         return Made(*(one | another for one, another in zip(self, other, strict=True)))
 
+    def named(self, name: str) -> Made:
+        """The same where it has a name: a size is what that stands for, whatever becomes of its tensor."""
+        return Made(sizes=frozenset((name,))) if self.sizes and not self.of else self
+
     def as_data(self) -> Made:
         """The same where it is used as only tensors, arrays and numbers are."""
         return self._replace(weak=self.parts)
@@ -95,6 +99,8 @@ class Values:
                 whole, place = self.of(value), self.of(at)
                 if whole is None or place is None:
                     return None
+                if whole.sizes and not whole.of and place == CONSTANT:
+                    return Made(sizes=frozenset((ast.unparse(node),)))
                 if isinstance(at, ast.Constant) and isinstance(at.value, str):
                     return whole.as_data()  # of a configuration
                 return (whole if _is_written_out(at) else whole.in_parts()).joined(place)

@@ -10,6 +10,7 @@ from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.sameness import CONSTANT, Made, OwnCall, Values
 from perfdoctor.capture.own_source.scopes import Scope, Source, proven
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, is_in_place, names_in, only_target, targets_of
+from perfdoctor.knowledge.detours import FILLED, MAKES
 from perfdoctor.knowledge.libraries import NO_GRADIENTS
 from perfdoctor.knowledge.pure_calls import CHANGES_CONTAINER, VIEWS
 from perfdoctor.recording.own_source import SourceGiven, SourceUnchanged
@@ -59,6 +60,7 @@ class _Finder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._pure: dict[Scope, _Pure | None] = {}
+        self._results_changed = set(self._whose_results_change())
 
     def rows(self, scope: Scope, loop: ast.stmt | None) -> Iterator[tuple[SourceUnchanged | SourceGiven, ast.stmt]]:
         """The rows of one function; of one with a loop that trains those of the loop alone."""
@@ -80,17 +82,42 @@ class _Finder:
     ) -> Iterator[SourceUnchanged]:
         """What of a statement is the same whenever some parameters are: all of it, or calls of the job's own."""
         assert node.value is not None
-        if scope.changed & {name for target in targets_of(node) for name in names_in(target)}:
+        if _is_changed(node, scope) or (isinstance(node, ast.Return) and scope in self._results_changed):
             return  # what is made is written into
         value = _costly_branch(node.value, values)
         made = values.of(value)
-        if _is_data(made, shown) and not _is_cheap(value) and not _is_view(value):
+        if _is_data(made, shown) and not _takes_nothing(value):
             yield _row(scope, node, value, made, "")
+        for one in self._of_sizes(value, scope, values):
+            called = self.source.called(one, scope)[0] if isinstance(one, ast.Call) else None
+            yield _row(scope, node, one, values.of(one), called.name if called is not None else "")
         for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
             called, _ = self.source.called(call, scope)
             part = values.of(call) if called is not None else None
             if called is not None and _is_data(part, shown) and (made is None or part != made):
                 yield _row(scope, node, call, part, called.name)
+
+    def _of_sizes(self, value: ast.expr, scope: Scope, values: Values) -> Iterator[ast.expr]:
+        """The largest parts of an expression that are made of sizes and constants alone."""
+        made = values.of(value)
+        if made is not None and not made.of:
+            own = isinstance(value, ast.Call) and self.source.called(value, scope)[0] is not None
+            if own or (_makes(value, values) and not _takes_nothing(value)):
+                yield value
+                return
+        if isinstance(value, ast.Call) and is_in_place(last_name(value.func)):
+            return  # a part of it is written into
+        for part in ast.iter_child_nodes(value):
+            if isinstance(part, ast.expr | ast.keyword):
+                yield from self._of_sizes(part.value if isinstance(part, ast.keyword) else part, scope, values)
+
+    def _whose_results_change(self) -> Iterator[Scope]:
+        """Functions into whose results is written where they are called."""
+        for scope in self.source.scopes:
+            for node in scope.inside:
+                if isinstance(node, ast.Assign | ast.AnnAssign) and _is_changed(node, scope):
+                    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+                    yield from filter(None, (self.source.called(call, scope)[0] for call in calls))
 
     def _own_call(self, scope: Scope) -> OwnCall:
         """What calls of the job's own functions give in one of them."""
@@ -133,7 +160,7 @@ class _Finder:
                 if made is None:
                     values.names.pop(name, None)
                 else:
-                    values.names[name] = scope.as_parameter(name).joined(made)
+                    values.names[name] = scope.as_parameter(name).joined(made.named(name))
             if values.names == before:
                 return values
         return self.source.values(scope, names, self._own_call(scope))
@@ -162,6 +189,11 @@ class _Finder:
         if made is None or not returns:
             return None
         return _Pure(made.weak - proven(scope, values), made.of - {*scope.parameters})
+
+
+def _is_changed(node: ast.stmt, scope: Scope) -> bool:
+    """Whether what a statement gives a name is written into, or gets another value."""
+    return bool(scope.changed & {name for target in targets_of(node) for name in names_in(target)})
 
 
 def _row(scope: Scope, node: ast.stmt, value: ast.expr, made: Made | None, callee: str) -> SourceUnchanged:
@@ -195,12 +227,18 @@ def _is_cheap(value: ast.expr) -> bool:
     return not any(isinstance(one, ast.Call | ast.BinOp) for one in ast.walk(value))
 
 
-def _is_view(value: ast.expr) -> bool:
-    """Whether an expression takes next to nothing: a part of a tensor, or another view of it."""
-    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
-    return not any(isinstance(one, ast.BinOp) for one in ast.walk(value)) and all(
-        isinstance(one.func, ast.Attribute) and one.func.attr in VIEWS for one in calls
-    )
+def _makes(value: ast.expr, values: Values) -> bool:
+    """Whether a library makes tensors or arrays in it of nothing but numbers."""
+    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call))
+    return any(last_name(one.func) in MAKES and values.full_name(one.func) for one in calls)
+
+
+def _takes_nothing(value: ast.expr) -> bool:
+    """Whether an expression takes next to nothing: a part of a tensor, another view of it, or one number throughout."""
+    if any(isinstance(one, ast.BinOp) for one in ast.walk(value)):
+        return False
+    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call))
+    return all(isinstance(one.func, ast.Attribute) and one.func.attr in VIEWS | FILLED for one in calls)
 
 
 def _is_view_of_other(value: ast.expr | None) -> bool:

@@ -15,7 +15,7 @@ LINES = {f"{FILE}:5 table": 1.0, f"{FILE}:30 Net.forward": 3.0}
 
 
 def again(line: int, kept: str = "table(n)") -> SourceDetour:
-    return SourceDetour(FILE, line, line, "made_again", kept, "n", "", "forward")
+    return SourceDetour(FILE, line, line, "listed", kept, "n", "", "forward")
 
 
 def test_what_a_detour_calls_is_its_time_too() -> None:

@@ -47,7 +47,7 @@ def test_of_a_layer_the_backward_pass_goes_as_well_but_no_more_than_that() -> No
 
 
 def test_loops_of_functions_that_need_not_be_called_again_need_not_be_mended() -> None:
-    again = detour("made_again", Piece("table(n)", "n", ""))
+    again = detour("unchanged", Piece("table(n)", "n", ""))
     again = replace(again, lines=frozenset(["train.py:5 table"]))
     for loop, told in (("train.py:4 table", False), ("train.py:30 main", True), (LINE, True)):
         fixes = [advise("interpreter.without_loop", line=loop, share=0.2, computes=0.0)]

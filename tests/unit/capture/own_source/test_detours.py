@@ -1,6 +1,6 @@
 """What a job's own source does again, or for nothing."""
 
-from textwrap import dedent, indent
+from textwrap import indent
 
 import pytest
 
@@ -137,69 +137,6 @@ def test_a_layer_computes_what_is_left_out(layer: str, used: str, told: str | No
     head = f"class Net(Module):\n    def __init__(self):\n        self.head = nn.{layer}\n"
     source = f"{head}    def forward(self, x):\n        return {used}\n"
     assert found(source) == ([("indexed_late", "self.head", told, "")] if told else [])
-
-
-FORWARD = """
-import math, torch
-WIDTH = 8
-scale = load()
-
-def table(length, width):
-    made = torch.zeros(length, width)
-    for at in range(length):
-        made[at] = math.sin(at)
-    return made
-
-def noise(length):
-    return torch.rand(length)
-
-def scaled(length):
-    return scale * length
-
-class Net(Module):
-    def forward(self, x):
-        batch, length = x.shape[:2]
-        {}
-        return x
-"""
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("x = x + table(length, WIDTH)", ("table(length, WIDTH)", "length", "")),
-        ("mask = torch.triu(torch.ones(x.shape[1], x.shape[1]), 1).bool()",
-         ("torch.triu(torch.ones(x.shape[1], x.shape[1]), 1).bool()", "x.shape[1]", "mask")),
-        ("at = torch.arange(x.size(1), device=x.device)",
-         ("torch.arange(x.size(1), device=x.device)", "x.size(1), x.device", "at")),
-        # It is made of data, drawn, made of what may change, or written into.
-        ("mask = torch.triu(x)", None),
-        ("x = x + noise(length)", None),
-        ("x = x + scaled(length)", None),
-        ("out = torch.zeros(length)\n        out[0] = x.sum()", None),
-        ("out = torch.zeros(length)\n        out += x", None),
-        ("x = self.table(length)", None),
-        ("mask = wrapped(torch.eye(length))\n        mask[0] = x.sum()", None),
-        ("x = rnn(x, torch.zeros(length).double())", None),
-        ("x = x + torch.eye(length).float().uniform_(0, 1)", None),
-    ],
-)  # fmt: skip
-def test_what_is_made_of_sizes_alone_is_made_again(body: str, expected: tuple[str, ...] | None) -> None:
-    assert found(FORWARD.replace("{}", body)) == ([("made_again", *expected)] if expected else [])
-
-
-def test_what_is_made_before_a_loop_that_trains_is_made_once() -> None:
-    source = dedent(
-        """
-        import torch
-        def train(loader):
-            once = torch.arange(9)
-            for x in loader:
-                again = torch.arange(7)
-                model(x + again).backward()
-        """
-    )
-    assert found(source) == [("made_again", "torch.arange(7)", "", "again")]
 
 
 @pytest.mark.parametrize(

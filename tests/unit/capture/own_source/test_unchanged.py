@@ -41,7 +41,7 @@ def in_function(body: str, parameters: str = "x, edges, n") -> str:
             (
                 "torch.zeros(x.size(0)).index_add_(0, edges[1], torch.ones(x.shape[0]))",
                 "1:edges",
-                "id(edges), x.shape, x.size(0)",
+                "id(edges), x.shape[0], x.size(0)",
             ),
         ),
         ("taps = scipy.signal.firwin(n, [e / 2 for e in (1, 2)])", None),  # of a number alone: next to nothing of data
@@ -321,3 +321,78 @@ def test_what_is_deeply_nested_is_an_error_of_its_own() -> None:
     deep = "adj = " + "edges + " * 100_000 + "edges"
     with pytest.raises(RecursionError):
         rows(in_function(deep))
+
+
+FORWARD = """
+import math, torch
+WIDTH = 8
+scale = load()
+
+def table(length, width):
+    made = torch.zeros(length, width)
+    for at in range(length):
+        made[at] = math.sin(at)
+    return made
+
+def noise(length):
+    return torch.rand(length)
+
+def scaled(length):
+    return scale * length
+
+class Net(Module):
+    def forward(self, x):
+        batch, length = x.shape[:2]
+        {}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x = x + table(length, WIDTH)", ("table(length, WIDTH)", "length", "", "table")),
+        ("mask = torch.triu(torch.ones(x.shape[1], x.shape[1]), 1).bool()",
+         ("torch.triu(torch.ones(x.shape[1], x.shape[1]), 1).bool()", "x.shape[1]", "mask", "")),
+        ("at = torch.arange(x.size(1), device=x.device)",
+         ("torch.arange(x.size(1), device=x.device)", "x.device, x.size(1)", "at", "")),
+        ("x = self.pos(torch.arange(length) + 1) + x", ("torch.arange(length) + 1", "length", "", "")),
+        # It is made of data, drawn, made of what may change, or written into.
+        ("mask = torch.triu(x)", None),
+        ("x = x + noise(length)", None),
+        ("x = x + scaled(length)", None),
+        ("out = torch.zeros(length)\n        out[0] = x.sum()", None),
+        ("out = torch.zeros(length)\n        out += x", None),
+        ("x = self.table(length)", None),
+        ("x = x * length // 2", None),
+        ("mask = wrapped(torch.eye(length))\n        mask[0] = x.sum()", None),
+        ("x = rnn(x, torch.zeros(length).double())", None),
+        ("x = x + torch.eye(length).float().uniform_(0, 1)", None),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_sizes_alone_is_made_again(body: str, expected: tuple[str, ...] | None) -> None:
+    assert [
+        (one.text, one.key, one.put, one.callee)
+        for one in rows(FORWARD.replace("{}", body))
+        if isinstance(one, SourceUnchanged) and one.function == "forward" and "id(" not in one.key
+    ] == ([expected] if expected else [])
+
+
+def test_what_is_made_before_a_loop_that_trains_is_made_once() -> None:
+    source = dedent(
+        """
+        import torch
+        def train(loader):
+            once = torch.arange(9)
+            for x in loader:
+                again = torch.arange(7)
+                model(x + again).backward()
+        """
+    )
+    assert [(one[0], one[2]) for one in made(source)] == [("torch.arange(7)", "")]
+
+
+@pytest.mark.parametrize(("use", "is_kept"), [("made.sum()", True), ("made[0] = 5", False), ("made += 1", False)])
+def test_what_is_written_into_where_a_function_is_called_is_not_kept_in_it(use: str, *, is_kept: bool) -> None:
+    source = f"def ramp():\n    return torch.linspace(0, 1, 9).cos()\ndef use():\n    made = ramp()\n    {use}\n"
+    assert any(one.function == "ramp" for one in rows(source) if isinstance(one, SourceUnchanged)) is is_kept

@@ -79,6 +79,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.own_resource": estimates.on_other_cores,
     "input.lock_update": estimates.UP_TO_ALL,
     "input.lock_shared_part": estimates.UP_TO_ALL,
+    "input.lock_copy": estimates.UP_TO_ALL,
     # Helper processes.
     "helpers.ask_together": estimates.by_asking_together,
     "helpers.ask_ahead": estimates.beside,

@@ -6,6 +6,7 @@ from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTIO
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, TABLES
+from perfdoctor.knowledge.slow_calls import kind_of_call
 from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.left_on import stop_watching
@@ -26,7 +27,8 @@ def _mostly_sleeps(case: Case) -> bool:
 def _sleep_less(case: Case) -> Iterator[Advice]:
     share = (case.number("input_asleep") or 0.0) * case.share(INPUT_PREPROCESSING)
     yield advise("input.no_sleep", line=case.hot_line(INPUT_PREPROCESSING), share=share)
-    yield from worker_fixes(case, INPUT_PREPROCESSING, plan_workers(case, INPUT_PREPROCESSING))
+    if case.may_have_loader:  # what a loop of its own waits for is prepared elsewhere already
+        yield from worker_fixes(case, INPUT_PREPROCESSING, plan_workers(case, INPUT_PREPROCESSING))
 
 
 def _draw_otherwise(case: Case) -> Iterator[Advice]:
@@ -47,7 +49,8 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     per_pass = None if case.depends_on_steps else case.settings.get("per_pass_at")
     if per_pass is not None:
         yield advise("input.fewer_passes", place=per_pass, share=case.mean_of("own_per_pass"))
-    if case.asks_helpers and case.number("helpers_at_once") is not None:
+    asked = case.asks_helpers and case.number("helpers_at_once") is not None
+    if asked:
         yield from _helper_fixes(case, INPUT_PREPROCESSING)
     if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
         yield advise("input.faster_server", server=server)
@@ -65,16 +68,18 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     if kind == "text":  # tokens are the same in each epoch
         yield from _prepare_once(case, kind, arrow=arrow)
     call, part = case.hot_call(INPUT_PREPROCESSING)
-    yield advise(
-        "input.cheaper",
-        line=case.hot_line(INPUT_PREPROCESSING),
-        loader=case.may_have_loader,
-        share=share,
-        no_more_workers=no_more_workers(plan, share),
-        call=call,
-        part=part,
-        kind=kind,
-    )
+    line = case.hot_line(INPUT_PREPROCESSING)
+    if line or call or not asked:  # without a place it is what the helpers do
+        yield advise(
+            "input.cheaper",
+            line=line,
+            loader=case.may_have_loader,
+            share=share,
+            no_more_workers=no_more_workers(plan, share),
+            call=call,
+            part=part,
+            kind=kind_of_call(call) or kind,
+        )
     if kind != "text" and not case.depends_on_steps and per_pass is None:
         yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
@@ -175,8 +180,12 @@ def _lock_less(case: Case) -> Iterator[Advice]:
     line = case.hot_line(LOCK_CONTENTION)
     if len(case.trainers) > 1 and not any(trainer.workers for trainer in case.trainers):
         yield advise("input.lock_update", line=line)
-    else:
+    elif case.may_have_loader:
         yield advise("input.own_resource", line=line)
+        yield advise("input.lock_shared_part")
+    elif case.hot_path(LOCK_CONTENTION) is None:  # threads share what it protects
+        yield advise("input.lock_copy", line=line)
+    else:
         yield advise("input.lock_shared_part")
 
 

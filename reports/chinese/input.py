@@ -2,6 +2,7 @@
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.chinese.phrases import fix, percent, then
+from perfdoctor.reports.chinese.slow_calls import CHEAPER_CALLS
 
 
 def preparing() -> str:
@@ -40,7 +41,7 @@ def cheaper(
     return fix(
         f"降低{what}的开销",
         f"训练进程有 {percent(share)} 的时间在等待输入数据准备好。{named}{then(no_more_workers)}",
-        _CHEAPER.get(kind, ""),
+        CHEAPER_CALLS.get(kind) or _CHEAPER.get(kind, ""),
     )
 
 
@@ -120,7 +121,8 @@ def no_sleep(*, line: str | None, share: float) -> Fix:
     return fix(
         f"不要在{f' {line} ' if line else '这里'}睡眠",
         f"有 {percent(share)} 的时间在固定长度的睡眠（time.sleep）中流逝，其间什么也没有准备。"
-        "如果是反复查看某样东西，就改为等待它；如果是遵守请求频率的限制，就一次请求更多；出错之后，在后台重试。",
+        "如果是反复查看某样东西，就改为等待它（进程之间用 multiprocessing 的 Queue 或 Event）；"
+        "如果是遵守请求频率的限制，就一次请求更多；出错之后，在后台重试。",
     )
 
 
@@ -277,3 +279,7 @@ def _taken_at(line: str | None) -> str:
 
 def lock_shared_part() -> Fix:
     return fix("只在访问共享部分时持有锁", "持有锁的时间，就是其他所有进程停下来的时间。")
+
+
+def lock_copy(*, line: str | None) -> Fix:
+    return fix("只在复制受保护的内容时持有锁", f"持有锁的时间，就是其他所有线程停下来的时间。{_taken_at(line)}")

@@ -2,6 +2,7 @@
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import percent, then
+from perfdoctor.reports.english.slow_calls import CHEAPER_CALLS
 
 
 def preparing() -> str:
@@ -65,7 +66,7 @@ def cheaper(
     return Fix(
         f"Make {what} cheaper",
         f"Preparing the input holds the trainer up for {percent(share)} of the time.{named}{then(no_more_workers)}",
-        _CHEAPER[kind],
+        CHEAPER_CALLS.get(kind) or _CHEAPER[kind],
     )
 
 
@@ -181,8 +182,9 @@ def no_sleep(*, line: str | None, share: float) -> Fix:
     return Fix(
         f"Do not sleep at {line or 'this place'}",
         f"{percent(share)} of the time passes in sleeps of a set length (time.sleep), in which nothing is prepared. "
-        "Where something is looked for again and again, wait for it instead; where a limit on requests is kept, ask "
-        "for more at once; after an error, try again in the background.",
+        "Where something is looked for again and again, wait for it instead, between processes with a "
+        "multiprocessing.Queue or Event; where a limit on requests is kept, ask for more at once; after an error, try "
+        "again in the background.",
         "item = arrived.get()  # a queue.Queue; or event.wait(): returns at once when it is there",
     )
 
@@ -386,4 +388,12 @@ def lock_shared_part() -> Fix:
         "Hold the lock only for the shared part",
         "Time under the lock is time in which all others stand still.",
         "with lock:\n    raw = shared.read(index)\nreturn decode(raw)  # outside the lock",
+    )
+
+
+def lock_copy(*, line: str | None) -> Fix:
+    return Fix(
+        "Hold the lock only while what it protects is copied",
+        f"Time under the lock is time in which all others stand still.{_taken_at(line)}",
+        "with lock:\n    copied = copy.deepcopy(shared)\nwork(copied)  # outside the lock",
     )

@@ -466,6 +466,15 @@ def only_the_shared_part_is_done_under_the_lock() -> None:
 
 
 @check
+def what_a_lock_protects_is_copied_under_it() -> None:
+    lock, shared, seen = threading.Lock(), [1, 2], []
+    names = {"copy": copy, "lock": lock, "shared": shared, "work": lambda held: seen.append((held, lock.locked()))}
+    exec(advice("input.lock_copy", line=None), names)
+    shared.append(3)
+    assert seen == [([1, 2], False)]
+
+
+@check
 def threads_are_as_many_as_advised() -> None:
     threads = torch.get_num_threads()
     for id in ("treat.threads", "cores.fewer_threads", "treat.workers_and_threads"):

@@ -661,3 +661,26 @@ def test_a_stream_needs_shards_for_its_workers(streamed: bool) -> None:
     assert fix.speedup_range is not None
     assert (fix.speedup_range[0] == 1.0) == streamed
     assert ("stream.num_shards has to be 5 or more" in fix.change) == streamed
+
+
+def test_advice_knows_why_a_library_s_call_is_slow() -> None:
+    case = replace(job(0.6, 0), library_calls={CAUSE: (("random Random.sample", 0.9),)})
+    [cheaper] = [fix for fix in worded_fixes(first(case)) if "cheaper" in fix.title]
+    assert "a deque goes through its items" in cheaper.change
+    other = replace(case, library_calls={CAUSE: (("numpy stack", 0.9),)})
+    assert not any("deque" in fix.change for fix in worded_fixes(first(other)))
+
+
+@pytest.mark.parametrize(("loader", "workers_told"), [("no", False), ("yes", True)])
+def test_a_loop_that_sleeps_needs_no_workers(loader: str, *, workers_told: bool) -> None:
+    numbers = {"input_asleep": 0.9, "job_cores": 0.5}
+    fixes = worded_fixes(first(job(0.6, 0, numbers=numbers, settings={"loader": loader, "cores": 4.0})))
+    assert fixes[0 if loader == "no" else -1].title.startswith("Do not sleep")
+    assert any("worker" in fix.title for fix in fixes) is workers_told
+
+
+@pytest.mark.parametrize(("loader", "title"), [("no", "is copied"), ("yes", "own resource")])
+def test_threads_that_queue_for_a_lock_have_no_files_of_a_loader(loader: str, title: str) -> None:
+    case = job(0.4, 0, cause="cpu.lock_contention", settings={"loader": loader})
+    fixes = worded_fixes(first(case, "cpu.lock_contention"))
+    assert title in fixes[0].title

@@ -13,6 +13,7 @@ from perfdoctor.knowledge.detours import (
     COPIED,
     COPIES_TENSORS,
     DROPS_OUT,
+    FREED,
     IN_ATTENTION,
     JOINED_CUT,
     WEIGHS,
@@ -88,6 +89,7 @@ def find_costly(
         own: the lines of each cause, ``"file.py:12 function"`` to seconds; they have the backward pass at other ones.
         at_work: the fraction of the wall time in which main threads do not queue for a core; they do at any line.
     """
+    detours = [one for one in detours if one.way in FREED]  # a recording of an earlier version may have others
     if any(one.way == WEIGHTS_UNUSED for one in detours) and _drops_out(stacks):
         detours = [one for one in detours if one.way != WEIGHTS_UNUSED]
     of_trainers = stacks.spent_ns([pid for pid, _ in trainers])

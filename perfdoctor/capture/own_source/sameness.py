@@ -49,7 +49,7 @@ class Made(NamedTuple):
         return Made(*(one | another for one, another in zip(self, other, strict=True)))
 
     def named(self, name: str) -> Made:
-        """The same where it has a name: a size is what that stands for, whatever becomes of its tensor."""
+        """The same of a size that has a name: it is what that stands for, whatever becomes of its tensor."""
         return Made(sizes=frozenset((name,))) if self.sizes and not self.of else self
 
     def as_data(self) -> Made:
@@ -99,7 +99,7 @@ class Values:
                 whole, place = self.of(value), self.of(at)
                 if whole is None or place is None:
                     return None
-                if whole.sizes and not whole.of and place == CONSTANT:
+                if isinstance(value, ast.Attribute) and value.attr in SHAPES and place == CONSTANT and not whole.of:
                     return Made(sizes=frozenset((ast.unparse(node),)))
                 if isinstance(at, ast.Constant) and isinstance(at.value, str):
                     return whole.as_data()  # of a configuration

@@ -10,7 +10,7 @@ from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.sameness import CONSTANT, Made, OwnCall, Values
 from perfdoctor.capture.own_source.scopes import Scope, Source, proven
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, is_in_place, names_in, only_target, targets_of
-from perfdoctor.knowledge.detours import FILLED, MAKES
+from perfdoctor.knowledge.detours import FILLED, MAKES, SHAPE_CALLS
 from perfdoctor.knowledge.libraries import NO_GRADIENTS
 from perfdoctor.knowledge.pure_calls import CHANGES_CONTAINER, VIEWS
 from perfdoctor.recording.own_source import SourceGiven, SourceUnchanged
@@ -160,7 +160,8 @@ class _Finder:
                 if made is None:
                     values.names.pop(name, None)
                 else:
-                    values.names[name] = scope.as_parameter(name).joined(made.named(name))
+                    made = made.named(name) if all(map(_is_size, some)) else made
+                    values.names[name] = scope.as_parameter(name).joined(made)
             if values.names == before:
                 return values
         return self.source.values(scope, names, self._own_call(scope))
@@ -225,6 +226,12 @@ def _costly_branch(value: ast.expr, values: Values) -> ast.expr:
 def _is_cheap(value: ast.expr) -> bool:
     """Whether nothing is computed."""
     return not any(isinstance(one, ast.Call | ast.BinOp) for one in ast.walk(value))
+
+
+def _is_size(value: ast.expr | None) -> bool:
+    """Whether something is at most a number, or a few."""
+    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call)) if value is not None else ()
+    return all(last_name(one.func) in SHAPE_CALLS for one in calls)
 
 
 def _makes(value: ast.expr, values: Values) -> bool:

@@ -357,6 +357,8 @@ class Net(Module):
         ("at = torch.arange(x.size(1), device=x.device)",
          ("torch.arange(x.size(1), device=x.device)", "x.device, x.size(1)", "at", "")),
         ("x = self.pos(torch.arange(length) + 1) + x", ("torch.arange(length) + 1", "length", "", "")),
+        ("base = length\n        x = base * torch.linspace(0, 1, base) + x",
+         ("base * torch.linspace(0, 1, base)", "base", "", "")),
         # It is made of data, drawn, made of what may change, or written into.
         ("mask = torch.triu(x)", None),
         ("x = x + noise(length)", None),
@@ -396,3 +398,11 @@ def test_what_is_made_before_a_loop_that_trains_is_made_once() -> None:
 def test_what_is_written_into_where_a_function_is_called_is_not_kept_in_it(use: str, *, is_kept: bool) -> None:
     source = f"def ramp():\n    return torch.linspace(0, 1, 9).cos()\ndef use():\n    made = ramp()\n    {use}\n"
     assert any(one.function == "ramp" for one in rows(source) if isinstance(one, SourceUnchanged)) is is_kept
+
+
+def test_a_key_has_sizes_in_it_and_no_tensors() -> None:
+    body = "base = torch.arange(len(x))\nmore = base[0] + base * torch.eye(x.shape[0])"
+    assert [(one[0], one[2]) for one in made(in_function(body)) if "id(" not in one[2]] == [
+        ("torch.arange(len(x))", "len(x)"),
+        ("base[0] + base * torch.eye(x.shape[0])", "len(x), x.shape[0]"),
+    ]

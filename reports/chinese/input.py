@@ -23,6 +23,7 @@ _CHEAPER = {
     "arrays": "对整个数组做运算，不要逐元素处理，并去掉模型用不到的部分。",
     "": "把对数字的循环换成对整个数组的运算，把对文本的循环换成用 C 或 Rust 编写的分词器或解析器，"
     "并缓存反复计算的结果（functools.lru_cache）。",
+    **CHEAPER_CALLS,
 }
 
 
@@ -41,7 +42,7 @@ def cheaper(
     return fix(
         f"降低{what}的开销",
         f"训练进程有 {percent(share)} 的时间在等待输入数据准备好。{named}{then(no_more_workers)}",
-        CHEAPER_CALLS.get(kind) or _CHEAPER.get(kind, ""),
+        _CHEAPER.get(kind, ""),
     )
 
 

@@ -100,10 +100,11 @@ def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
         place = "return" if put == "return" else f"{put or 'same'} ="
         code += [f"{kept} = {{}}  # at the top of the file", f"key = ({key},)" if key else "key = ()"]
         if of:
+            where = '"made"'
             code += [f'if {kept}.get("key") != key:', f"    {kept}.update(key=key, of=({of}), made={text})"]
         else:
+            where = "key"
             code += [f"if key not in {kept}:", f"    {kept}[key] = {text}"]
-        where = '"made"' if of else "key"
         code += [f"{place} {kept}[{where}]" + ("" if put else "  # in place of the call")]
     return Fix(
         f"Keep {_and([text for text, _, _ in shown])} at {line}: it is the same in each step",

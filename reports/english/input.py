@@ -34,6 +34,7 @@ ids = tokenizer(texts)['input_ids']  # a whole batch in one call, not text by te
     "arrays": "Work on whole arrays instead of elements, and leave out what the model does not use.",
     "": "Replace loops over numbers by operations on whole arrays, loops over text by a tokenizer or parser "
     "written in C or Rust, and cache what is computed again and again (functools.lru_cache).",
+    **CHEAPER_CALLS,
 }
 _ONCE = {
     "text": """\
@@ -66,7 +67,7 @@ def cheaper(
     return Fix(
         f"Make {what} cheaper",
         f"Preparing the input holds the trainer up for {percent(share)} of the time.{named}{then(no_more_workers)}",
-        CHEAPER_CALLS.get(kind) or _CHEAPER[kind],
+        _CHEAPER[kind],
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from queue import Queue
 
-from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, names_in, yields
+from perfdoctor.capture.own_source.syntax import COMPREHENSIONS, Place, arguments, calls_in, names_in, yields
 from perfdoctor.knowledge.detours import SHAPE_CALLS
 from perfdoctor.knowledge.libraries import BACKWARD, DRAWS
 from perfdoctor.recording.own_source import SourceComprehension, SourceLoop
@@ -60,7 +60,7 @@ def _called(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, 
     """The last names of what a comprehension's rounds call."""
     tests = (test for one in node.generators for test in one.ifs)
     parts = (*made, *tests, *(one.iter for one in node.generators[1:]))
-    calls = (one for part in parts for one in ast.walk(part) if isinstance(one, ast.Call))
+    calls = (one for part in parts for one in calls_in(part))
     return " ".join(sorted({last_name(one.func) for one in calls} - {""}))
 
 
@@ -79,7 +79,7 @@ def _lists(over: ast.expr) -> bool:
 
 def _is_made_here(over: ast.expr) -> bool:
     """Whether the job's own code makes what a comprehension goes over: once, at the same line."""
-    calls = (one for one in ast.walk(over) if isinstance(one, ast.Call))
+    calls = calls_in(over)
     return any(call.args and _keeps_something(call.func) for call in calls)
 
 
@@ -202,7 +202,7 @@ def _acts(body: Sequence[ast.AST]) -> bool:
     told, asked = set[str](), set[str]()
     made = set[str]().union(*(_places(part, ast.Store) for part in _in_order(body)))
     for part in _in_order(body):
-        for call in (one for one in ast.walk(part) if isinstance(one, ast.Call)):
+        for call in calls_in(part):
             if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, Place):
                 thing = _name_of(call.func.value)
                 if not arguments(call) and call.func.attr not in SHAPE_CALLS:

@@ -22,6 +22,7 @@ from perfdoctor.capture.own_source.syntax import (
     Function,
     Loop,
     arguments,
+    calls_in,
     full_names,
     names_in,
     names_stored,
@@ -224,7 +225,7 @@ class Source:
 
     def _is_given(self, value: ast.expr | None) -> bool:
         """Whether a value is hardly one that training changes: a model's, or what a function makes for one."""
-        calls = (one for one in ast.walk(value) if isinstance(one, ast.Call)) if value is not None else ()
+        calls = calls_in(value) if value is not None else ()
         called = (self.functions.get(last_name(one.func)) for one in calls)
         return not is_of_model(value) and not any(is_of_model(one.node) for one in called if one is not None)
 

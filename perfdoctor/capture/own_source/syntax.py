@@ -27,6 +27,11 @@ def names_in(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """All calls in an expression or a statement, the outermost first."""
+    return (one for one in ast.walk(node) if isinstance(one, ast.Call))
+
+
 def targets_of(statement: ast.AST) -> list[ast.expr]:
     """What a statement gives values to, as an assignment or a loop does; nothing where it gives none."""
     found = getattr(statement, "targets", None) or [getattr(statement, "target", None)]

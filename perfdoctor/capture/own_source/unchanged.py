@@ -9,7 +9,14 @@ from typing import NamedTuple
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.sameness import CONSTANT, Made, OwnCall, Values
 from perfdoctor.capture.own_source.scopes import Scope, Source, proven
-from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, is_in_place, names_in, only_target, targets_of
+from perfdoctor.capture.own_source.syntax import (
+    RUN_ELSEWHERE,
+    Loop,
+    calls_in,
+    is_in_place,
+    names_given,
+    only_target,
+)
 from perfdoctor.knowledge.detours import FILLED, MAKES, SHAPE_CALLS
 from perfdoctor.knowledge.libraries import NO_GRADIENTS
 from perfdoctor.knowledge.pure_calls import CHANGES_CONTAINER, VIEWS
@@ -71,7 +78,7 @@ class _Finder:
             if not isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr) or node.value is None:
                 continue
             yield from ((row, node) for row in self._made(scope, node, values, shown))
-            for call in (one for one in ast.walk(node.value) if isinstance(one, ast.Call)):
+            for call in calls_in(node.value):
                 given = "" if values.is_computing(call) else _given(call, values)
                 if given:
                     last = call.end_lineno or call.lineno
@@ -88,22 +95,25 @@ class _Finder:
         made = values.of(value)
         if _is_data(made, shown) and not _takes_nothing(value):
             yield _row(scope, node, value, made, "")
-        for one in self._of_sizes(value, scope, values):
-            called = self.source.called(one, scope)[0] if isinstance(one, ast.Call) else None
-            yield _row(scope, node, one, values.of(one), called.name if called is not None else "")
-        for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
+        for part, callee in self._of_sizes(value, scope, values):
+            yield _row(scope, node, part, values.of(part), callee)
+        for call in calls_in(value):
             called, _ = self.source.called(call, scope)
-            part = values.of(call) if called is not None else None
-            if called is not None and _is_data(part, shown) and (made is None or part != made):
-                yield _row(scope, node, call, part, called.name)
+            given = values.of(call) if called is not None else None
+            if called is not None and _is_data(given, shown) and (made is None or given != made):
+                yield _row(scope, node, call, given, called.name)
 
-    def _of_sizes(self, value: ast.expr, scope: Scope, values: Values) -> Iterator[ast.expr]:
-        """The largest parts of an expression that are made of sizes and constants alone."""
+    def _of_sizes(self, value: ast.expr, scope: Scope, values: Values) -> Iterator[tuple[ast.expr, str]]:
+        """The largest parts of an expression that are made of sizes and constants alone.
+
+        Yields:
+            One, and the function of the job's own that makes it, if it is no more than a call of that.
+        """
         made = values.of(value)
         if made is not None and not made.of:
-            own = isinstance(value, ast.Call) and self.source.called(value, scope)[0] is not None
-            if own or (_makes(value, values) and not _takes_nothing(value)):
-                yield value
+            called = self.source.called(value, scope)[0] if isinstance(value, ast.Call) else None
+            if called is not None or (_makes(value, values) and not _takes_nothing(value)):
+                yield value, called.name if called is not None else ""
                 return
         if isinstance(value, ast.Call) and is_in_place(last_name(value.func)):
             return  # a part of it is written into
@@ -116,8 +126,7 @@ class _Finder:
         for scope in self.source.scopes:
             for node in scope.inside:
                 if isinstance(node, ast.Assign | ast.AnnAssign) and _is_changed(node, scope):
-                    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
-                    yield from filter(None, (self.source.called(call, scope)[0] for call in calls))
+                    yield from filter(None, (self.source.called(call, scope)[0] for call in calls_in(node)))
 
     def _own_call(self, scope: Scope) -> OwnCall:
         """What calls of the job's own functions give in one of them."""
@@ -194,7 +203,7 @@ class _Finder:
 
 def _is_changed(node: ast.stmt, scope: Scope) -> bool:
     """Whether what a statement gives a name is written into, or gets another value."""
-    return bool(scope.changed & {name for target in targets_of(node) for name in names_in(target)})
+    return not scope.changed.isdisjoint(names_given(node))
 
 
 def _row(scope: Scope, node: ast.stmt, value: ast.expr, made: Made | None, callee: str) -> SourceUnchanged:
@@ -230,22 +239,19 @@ def _is_cheap(value: ast.expr) -> bool:
 
 def _is_size(value: ast.expr | None) -> bool:
     """Whether something is at most a number, or a few."""
-    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call)) if value is not None else ()
-    return all(last_name(one.func) in SHAPE_CALLS for one in calls)
+    return value is None or all(last_name(one.func) in SHAPE_CALLS for one in calls_in(value))
 
 
 def _makes(value: ast.expr, values: Values) -> bool:
     """Whether a library makes tensors or arrays in it of nothing but numbers."""
-    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call))
-    return any(last_name(one.func) in MAKES and values.full_name(one.func) for one in calls)
+    return any(last_name(one.func) in MAKES and values.full_name(one.func) for one in calls_in(value))
 
 
 def _takes_nothing(value: ast.expr) -> bool:
     """Whether an expression takes next to nothing: a part of a tensor, another view of it, or one number throughout."""
     if any(isinstance(one, ast.BinOp) for one in ast.walk(value)):
         return False
-    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call))
-    return all(isinstance(one.func, ast.Attribute) and one.func.attr in VIEWS | FILLED for one in calls)
+    return all(isinstance(one.func, ast.Attribute) and one.func.attr in VIEWS | FILLED for one in calls_in(value))
 
 
 def _is_view_of_other(value: ast.expr | None) -> bool:

@@ -123,3 +123,9 @@ def test_weights_that_nobody_takes_count_where_they_are_computed() -> None:
     assert shares(softmax, dropout, MODEL) == []
     # Another softmax of the same statement.
     assert shares((FORWARD, Frame(functional, "softmax", 2000)), MODEL) == []
+
+
+def test_a_detour_that_only_an_earlier_version_knew_is_left_out() -> None:
+    stacks = Stacks.read(jobs.stacks(1, (FORWARD, TABLE), MODEL, times=300, every_s=0.01))
+    assert find_costly(stacks, [(1, ())], [again(20)], {"cpu.model_compute": LINES}, 1.0)
+    assert not find_costly(stacks, [(1, ())], [again(20)._replace(way="made_again")], {"cpu.model_compute": LINES}, 1.0)

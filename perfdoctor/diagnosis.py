@@ -116,6 +116,7 @@ class Advice:
         own: the job's own code, in which the change is shown.
         other_loader: the change is about another loader than the one that the training goes over.
         changes_step: as of a ``Fix``.
+        price: what it gives up for its gain, to be said of it; None where that is nothing, or its own words say it.
     """
 
     message: Message
@@ -124,6 +125,7 @@ class Advice:
     own: OwnCode = OwnCode()
     other_loader: bool = False
     changes_step: bool = False
+    price: Message | None = None
 
 
 def advise(what: str, /, **values: Any) -> Advice:

@@ -72,6 +72,8 @@ def worded_fix(fix: Fix | Advice) -> Fix:
     if not words.change:  # code is written once, and its comments are looked up
         words = replace(words, change=_commented(_words(fix.message, _SOURCE).change))
     words = replace(words, change=_with_versions(in_own_code(words.change, fix.own), fix.own))
+    if fix.price is not None:
+        words = replace(words, why=label("with_price", why=words.why, price=worded(fix.price)))
     gain, between = fix.predicted_speedup, fix.speedup_range
     return replace(words, predicted_speedup=gain, speedup_range=between, changes_step=fix.changes_step)
 

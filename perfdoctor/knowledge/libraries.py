@@ -145,6 +145,14 @@ USES: tuple[Use, ...] = (
     _use("watched_by", "Scalene", rf"{INSTALLED}/scalene/.*\.py"),
 )  # fmt: skip
 
+# The thread of transformers' Trainer that looks at the memory without a pause (skip_memory_metrics=False).
+MEMORY_METRICS = re.compile(rf"{INSTALLED}/transformers/trainer_utils\.py:\d+ \S*peak_monitor_func$")
+# Packages that are called to log, draw or print something: what others write into a log, they say by themselves.
+LOGS = frozenset((
+    "logging", "loguru", "structlog", "torch", "tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune",
+    "clearml", "aim", "tqdm", "rich", "click", "matplotlib", "seaborn", "plotly", "csv", "json", "lightning",
+    "pytorch_lightning", "transformers", "accelerate", "python", "warnings",
+))  # fmt: skip
 # Calls that save something packed, as ``library_calls`` names them (the last ones of Python 3.10, without a class).
 COMPRESS = frozenset((
     "numpy savez_compressed", "gzip GzipFile.write", "bz2 BZ2File.write", "lzma LZMAFile.write",
@@ -260,9 +268,11 @@ SAME_ARGUMENTS: tuple[frozenset[str], ...] = (
     frozenset(("Trainer",)),
     THREADS,
 )
-CALLED_NAMES = EXCHANGE_POLICIES.union(*SAME_ARGUMENTS)
+# What confines a process to some cores from inside.
+PINS = frozenset(("sched_setaffinity",))
+CALLED_NAMES = EXCHANGE_POLICIES.union(PINS, *SAME_ARGUMENTS)
 # Of which packages: others have some of the names for what takes other arguments.
-CALLED_PACKAGES = frozenset(("torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))
+CALLED_PACKAGES = frozenset(("os", "torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))
 # The Trainer of transformers makes its loaders itself, by arguments of its own.
 LOADER_OF_TRAINER = {
     "num_workers": "dataloader_num_workers",

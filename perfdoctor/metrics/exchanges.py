@@ -6,13 +6,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import calls_backward, calls_model, meaning, sends_all_to_all
+from perfdoctor.knowledge.frames import INSTALLED, calls_backward, calls_model, meaning, sends_all_to_all
 from perfdoctor.knowledge.libraries import ADDED_UP, ALL_TO_ALL
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
 # DistributedDataParallel, which has rank 0's buffers sent to all ranks in front of each forward pass.
 _SENDS_BUFFERS = meaning(r"torch/nn/parallel/distributed\.py", "_sync_buffers", "")
+
+# accelerate's loader, which has one rank read all batches and send the others theirs: no exchange that a script could
+# do more rarely.
+_SENDS_BATCHES = meaning(rf"{INSTALLED}/accelerate/data_loader\.py", "", "")
 
 
 def sending_buffers(stacks: Stacks, trainers: Collection[int]) -> float | None:
@@ -30,7 +34,7 @@ class Exchanges:
         forward: in the model's forward pass.
         backward: in the backward pass.
         all_to_all: of both, where each rank sends something else to each other one.
-        besides: outside of both, by the job's own line.
+        besides: outside of both, by the job's own line; without what a loader sends.
         spent: of these threads in all.
     """
 
@@ -72,7 +76,8 @@ def read_exchanges(stacks: Stacks, trainers: Collection[int]) -> Exchanges:
         elif calls_model(frames):
             forward += amount_ns
         else:
-            besides[location.line] += amount_ns
+            if not any(map(_SENDS_BATCHES.matches, frames)):
+                besides[location.line] += amount_ns
             continue
         if sends_all_to_all(frames):
             all_to_all += amount_ns

@@ -38,6 +38,7 @@ evaluation_loop      in whose loop it evaluates, likewise
 others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``; ``update`` is taken
                      from the source where too few stacks were seen
 helpers              how other processes are asked: ``for the model`` or ``for input``
+pinned_at            where the source confines a process to some cores
 threads_set          how many threads compute as the source sets it; ``yes`` where that is no plain number
 pads_all             where the source pads every text to one length
 exchange_policy      where it says in which numbers ranks exchange, or with which hook
@@ -80,6 +81,7 @@ from perfdoctor.knowledge.libraries import (
     GIVES_TYPES,
     HOLDS_BACK,
     PADS_ALL,
+    PINS,
     THREADS,
     UPDATES,
     USES,
@@ -215,6 +217,8 @@ def _said_in_source(calls: Sequence[SourceCall]) -> Settings:
         found["trains_part"] = makes[0].place
     if setting := [call.text for call in calls if call.callee in THREADS]:
         found["threads_set"] = _largest_number(setting)
+    if pin := next((call for call in calls if call.callee in PINS), None):
+        found["pinned_at"] = pin.place
     if padding := next((call for call in calls if PADS_ALL.search(call.text)), None):
         found["pads_all"] = padding.place
     policies = (call for call in calls if call.callee in (*EXCHANGE_POLICIES, COMM_HOOK))

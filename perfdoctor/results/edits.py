@@ -23,6 +23,8 @@ _REFUSED = {
 }
 # And what it cannot be without.
 _IMPOSSIBLE = {("fused", "True"): ("differentiable",)}
+# The first parameters of what is often called by position, in their order (torch.utils.data.DataLoader's).
+_POSITIONS = {"DataLoader": ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")}
 # Expressions that need no parentheses inside of others.
 _WHOLE = (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript)
 
@@ -86,6 +88,7 @@ def with_arguments(source: str, names: frozenset[str], arguments: Mapping[str, s
     if len(calls) != 1:
         return ""
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in calls[0].keywords if keyword.arg}
+    given |= {name: ast.unparse(value) for name, value in zip(_positions(calls[0]), calls[0].args, strict=False)}
     filled = {name: _filled(value, {name: given.get(name)}) for name, value in arguments.items()}
     known = {name: value for name, value in filled.items() if value is not None}
     return _with_call(source, calls[0], known) if len(known) == len(filled) else ""
@@ -205,6 +208,8 @@ def _changed(call: ast.Call, arguments: Mapping[str, str]) -> ast.Call | None:
         return None
     if any(keyword.arg in impossible for keyword in call.keywords):
         return None
+    by_position = dict(zip(_positions(call), call.args, strict=False))
+    placed = [values.pop(name, value) for name, value in by_position.items()] + call.args[len(by_position) :]
     kept = [keyword for keyword in call.keywords if keyword.arg not in refused]
     given = {keyword.arg for keyword in kept}
     keywords = [ast.keyword(one.arg, values.get(one.arg or "", one.value)) for one in kept]
@@ -216,7 +221,13 @@ def _changed(call: ast.Call, arguments: Mapping[str, str]) -> ast.Call | None:
         keywords[last] = ast.keyword(None, ast.Dict(names, [keywords[last].value, *missing.values()]))
     else:
         keywords += [ast.keyword(name, value) for name, value in missing.items()]
-    return ast.Call(call.func, call.args, keywords)
+    return ast.Call(call.func, placed, keywords)
+
+
+def _positions(call: ast.Call) -> tuple[str, ...]:
+    """The names of a call's positional arguments, as far as they are known."""
+    starred = any(isinstance(one, ast.Starred) for one in call.args)
+    return () if starred else _POSITIONS.get(last_name(call.func), ())
 
 
 def _refused(arguments: Mapping[str, str]) -> set[str]:

@@ -94,7 +94,7 @@ def _keep_activations(case: Case) -> Iterator[Advice]:
         confined = case.setting("memory_limit_bytes") is not None  # how much of that is in use is not measured
         used = None if confined or not there or free is None else 1 - free * MB / there
         full = used is None or used > thresholds.FULL_MEMORY
-        yield advise("arithmetic.keep_activations", again=again, used=used, full=full)
+        yield advise("arithmetic.keep_activations", again=again, used=used, full=full, loop=case.loop)
 
 
 def _update_in_one_pass(case: Case) -> Iterator[Advice]:

@@ -9,12 +9,14 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.cores import sets_threads
 from perfdoctor.rules.exchange_estimates import freed_in_one_process
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.transport import (
     OF_BYTES,
     OF_MESSAGES,
     has_several_hosts,
+    is_launched,
     mend_transport,
     ranks_of_host,
     started_ranks,
@@ -204,7 +206,12 @@ def _train_in_one_process(case: Case, cause: str) -> Iterator[Advice]:
     ranks = world_size(case)
     on_cores = not case.uses_gpu and case.settings.get("backend") != "nccl"
     if on_cores and _is_within_host(case) and len(case.trainers) == ranks > 1:
-        yield advise("communication.one_process", world=ranks)
+        yield advise(
+            "communication.one_process",
+            world=ranks,
+            own_ranks=not is_launched(case),
+            threads_set=sets_threads(case),
+        )
 
 
 def _is_within_host(case: Case) -> bool:

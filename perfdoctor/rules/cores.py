@@ -101,7 +101,8 @@ def _widen_mask(case: Case) -> Iterator[Advice]:
     allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
     idle, binding = (host or 0.0) - (busy or 0.0), _binding(case)
     if binding is None:
-        yield advise("cores.wider_mask", allowed=allowed, host=host, idle=idle)
+        place = case.settings.get("pinned_at")
+        yield advise("cores.wider_mask", allowed=allowed, host=host, idle=idle, place=place)
         return
     value = case.variable(binding)
     yield advise("cores.unbind_threads", variable=binding, value=value, allowed=allowed, host=host, idle=idle)

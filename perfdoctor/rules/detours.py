@@ -58,6 +58,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.modules_made", line=line, share=share, pieces=pieces)
         case detours.CHECKED:
             return advise("detours.checked", line=line, share=share, pieces=pieces)
+        case detours.FORMATTED:
+            return advise("detours.formatted", line=line, share=share, pieces=pieces)
         case detours.UNCACHED:
             return advise("detours.uncached", line=line, share=share, pieces=pieces)
         case detours.COMPUTED_AGAIN:

@@ -13,10 +13,12 @@ import perfdoctor.rules.arithmetic_estimates as arithmetic_estimates
 import perfdoctor.rules.estimates as estimates
 import perfdoctor.rules.exchange_estimates as exchange_estimates
 import perfdoctor.rules.gradient_estimates as gradient_estimates
+import perfdoctor.rules.input_estimates as input_estimates
 import perfdoctor.rules.optimizer as optimizer
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import FREED
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.neighbours import with_queueing
 from perfdoctor.rules.proposed import Estimate, Proposed
@@ -37,7 +39,8 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
         cause: its id.
         left: fraction of the wall time that remains whatever is changed; None where nothing is known to.
     """
-    advice = replace(advice, changes_step=advice.message.id in CHANGES_STEP)
+    what = advice.message.id
+    advice = replace(advice, changes_step=what in CHANGES_STEP, price=PRICES.get(what))
     estimate = GAINS.get(advice.message.id)
     gain = estimate(Proposed(case, cause, dict(advice.message.values))) if estimate else None
     if gain is None:
@@ -55,14 +58,14 @@ def with_gain(advice: Advice, case: Case, cause: str, left: float | None = None)
 # twice the batch, and half of the bytes with half the precision.
 GAINS: Mapping[str, Estimate] = {
     # Input.
-    "workers.more": estimates.by_workers,
-    "workers.take_over": estimates.by_workers,
-    "workers.spread_work": estimates.by_even_workers,
-    "input.cheaper": estimates.of_line,
+    "workers.more": input_estimates.by_workers,
+    "workers.take_over": input_estimates.by_workers,
+    "workers.spread_work": input_estimates.by_even_workers,
+    "input.cheaper": input_estimates.of_slow_call,
     "input.table_once": estimates.by_tensors,
     "input.open_once": estimates.value("share", 0.5),
-    "input.fewer_passes": estimates.by_fewer_passes,
-    "input.prepare_once": estimates.before_draws,
+    "input.fewer_passes": input_estimates.by_fewer_passes,
+    "input.prepare_once": input_estimates.before_draws,
     "input.faster_server": estimates.UP_TO_ALL,
     "input.whole_batches": estimates.UP_TO_ALL,
     "input.no_sleep": estimates.value("share", 0.0),
@@ -72,9 +75,9 @@ GAINS: Mapping[str, Estimate] = {
     "input.keep_workers": estimates.ALL,
     "workers.keep_pool": estimates.ALL,
     "input.longer_epochs": estimates.UP_TO_ALL,
-    "input.fewer_tensors": estimates.by_fewer_tensors,
-    "input.share_by_name": estimates.by_name,
-    "input.without_workers": estimates.by_no_workers,
+    "input.fewer_tensors": input_estimates.by_fewer_tensors,
+    "input.share_by_name": input_estimates.by_name,
+    "input.without_workers": input_estimates.by_no_workers,
     "input.pin_less": estimates.UP_TO_ALL,
     "input.own_resource": estimates.on_other_cores,
     "input.lock_update": estimates.UP_TO_ALL,
@@ -91,6 +94,7 @@ GAINS: Mapping[str, Estimate] = {
     "left_on.stop_tracer": estimates.without_tracer,
     "left_on.stop_tracing_memory": estimates.without_tracing,
     "left_on.stop_tracing": estimates.without_tracing,
+    "left_on.no_memory_metrics": estimates.ALL,
     "left_on.no_anomaly_detection": estimates.known_part(1.0, least=0.5),
     "optimizer.fused": optimizer.by_fused_update,
     "optimizer.compiled": optimizer.by_fused_update,
@@ -153,6 +157,7 @@ GAINS: Mapping[str, Estimate] = {
     "io.save_behind": estimates.beside,
     "io.save_less_often": estimates.less_often,
     "io.save_unpacked": estimates.value("share", 0.5),
+    "io.quiet_library": estimates.value("share", 0.8),
     "io.log_less_often": estimates.less_often,
     "io.another_thread": estimates.beside,
     "io.keep_in_memory": estimates.UP_TO_ALL,
@@ -236,6 +241,16 @@ LARGER_BATCH = frozenset(
 CHANGES_STEP = LARGER_BATCH | {
     "interpreter.several_at_once", "helpers.step_together", "communication.exchange_seldom"
 }  # fmt: skip
+# What else is given up for a gain, where the advice itself does not say so.
+PRICES: Mapping[str, Message] = {
+    **dict.fromkeys(
+        (*LARGER_BATCH, "interpreter.several_at_once", "communication.exchange_seldom"), say("prices.updates")
+    ),
+    "io.save_less_often": say("prices.lost_work"),
+    "workers.take_over": say("prices.processes"),
+    **dict.fromkeys(("evaluation.less_often", "communication.exchange_rarely"), say("prices.seen_later")),
+    "evaluation.subset": say("prices.coarser"),
+}
 # And those that compile a model, or a part of the training.
 COMPILING = frozenset(
     ("interpreter.compile_model", "interpreter.whole_graph", "gpu.fuse", "gpu.merge_kernels", "optimizer.compiled")

@@ -73,7 +73,7 @@ def _keep_activations(case: Case) -> tuple[Advice, ...]:
         return ()
     used = case.gpu_memory
     full = used is not None and used > thresholds.FULL_MEMORY
-    fewer = advise("gpu.checkpoint_less", again=again, used=used, full=full)
+    fewer = advise("gpu.checkpoint_less", again=again, used=used, full=full, loop=case.loop)
     selective = advise("gpu.checkpoint_selectively", again=again)
     return (selective, fewer) if full else (fewer, selective)
 

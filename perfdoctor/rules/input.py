@@ -60,14 +60,14 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("input.whole_batches")
         return
     tables = sum(below.get(name, 0.0) for name in TABLES)
-    if case.settings.get("dataset") == "rows of a table" and tables >= thresholds.MOSTLY:
+    call, part = case.hot_call(INPUT_PREPROCESSING)
+    if not kind_of_call(call) and case.settings.get("dataset") == "rows of a table" and tables >= thresholds.MOSTLY:
         yield advise("input.table_once", part=min(1.0, tables))
     if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
         yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
     yield from _open_once(case)
     if kind == "text":  # tokens are the same in each epoch
         yield from _prepare_once(case, kind, arrow=arrow)
-    call, part = case.hot_call(INPUT_PREPROCESSING)
     line = case.hot_line(INPUT_PREPROCESSING)
     if line or call or not asked:  # without a place it is what the helpers do
         yield advise(

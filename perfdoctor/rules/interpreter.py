@@ -6,7 +6,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEA
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import OF_A_STEP
-from perfdoctor.knowledge.libraries import CELLS, SHARDED
+from perfdoctor.knowledge.libraries import CELLS, MEMORY_METRICS, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import PASSES, Case
@@ -253,7 +253,11 @@ def _is_recurrent(case: Case) -> bool:
 
 
 def _hold_the_gil_less(case: Case) -> Iterator[Advice]:
-    yield advise("interpreter.own_process", line=case.hot_line(GIL_CONTENTION), share=case.share(GIL_CONTENTION))
+    line = case.hot_line(GIL_CONTENTION)
+    if line and MEMORY_METRICS.search(line):
+        yield advise("left_on.no_memory_metrics", share=case.share(GIL_CONTENTION))
+        return
+    yield advise("interpreter.own_process", line=line, share=case.share(GIL_CONTENTION))
     yield advise("interpreter.rest")
     if case.settings.get("pin_thread") == "yes":
         yield advise("interpreter.fewer_tensors")

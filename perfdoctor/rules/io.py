@@ -7,11 +7,12 @@ from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY, PAGE_BYTES
-from perfdoctor.knowledge.libraries import BESIDE, COMPRESS
+from perfdoctor.knowledge.libraries import BESIDE, COMPRESS, LOGS
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, rarer, times_rarer
 from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
+from perfdoctor.timeline.amounts import Amounts
 
 # The kernel counts refaults in pages.
 _PAGE_MB = PAGE_BYTES / 1e6
@@ -172,6 +173,10 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
     times = times_rarer(share)
     if path:
         yield from _raise_limit(_reached(case, _WRITE_LIMITS, share))
+    talkative, part = _talkative_library(case)
+    if part >= thresholds.MOSTLY:
+        yield advise("io.quiet_library", package=talkative, line=case.hot_line(LOG_WRITE), share=part * share)
+        return
     yield advise(
         "io.log_less_often",
         path=path,
@@ -187,6 +192,17 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("io.no_flush")
     if (logger := case.settings.get("logger")) != BESIDE:
         yield advise("io.another_thread", logger=logger == "yes")
+
+
+def _talkative_library(case: Case) -> tuple[str, float]:
+    """The library whose own records are most of the log, called for something else, and their part; "", 0 if none."""
+    parts: Amounts[str] = Amounts()
+    if "logger" in case.settings and not case.loop:  # such a loop logs what the job trains
+        for call, part in case.library_calls.get(LOG_WRITE, ()):
+            package = call.partition(" ")[0]
+            parts[package] += part if package and package not in LOGS else 0.0
+    package = max(parts, key=parts.__getitem__, default="")
+    return package, parts[package] if package else 0.0
 
 
 IO_RULES = (

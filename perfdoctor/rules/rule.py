@@ -169,7 +169,8 @@ def rarer(case: Case, setting: str, times: int) -> str:
 def by_gain(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
     """The fixes with those of a predicted speed-up in its order; the others keep their places.
 
-    A larger batch, which may train otherwise, comes last of them.
+    What has its price stands behind what has none, unless it brings clearly more; a larger batch, which may train
+    otherwise, comes last of them.
     """
     known = (fix for fix in fixes if fix.predicted_speedup)
     ranked = iter(sorted(known, key=lambda fix: (_trains_otherwise(fix), -_expected(fix))))
@@ -182,7 +183,9 @@ def _trains_otherwise(fix: Fix | Advice) -> bool:
 
 def _expected(fix: Fix | Advice) -> float:
     """What it may free: of two fixes that free as much at best, the surer one comes first."""
-    return round(expected_freed(fix), 2)  # what differs by less is as good: the first stays first
+    priced = isinstance(fix, Advice) and fix.price is not None
+    worth = expected_freed(fix) * (thresholds.WORTH_OF_PRICED if priced else 1.0)
+    return round(worth, 2)  # what differs by less is as good: the first stays first
 
 
 def _says_something(evidence: Evidence) -> bool:

@@ -109,16 +109,31 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     if useful > trainer.workers and crowding is not None:
         plan = _with_fewer_threads(plan, crowding)
     if trainer.workers == 0:  # batches of the trainer's own are handed to nobody
-        plan = replace(
-            plan,
-            pace=max(plan.pace, batches * thresholds.HANDED_OVER),
-            worst=max(plan.worst, batches * thresholds.HANDED_OVER**2),
-        )
+        plan = _with_handing_over(plan, batches, 0.0 if case.uses_gpu else per_worker * min(own, batches))
     # The trainer waits while the first batch of an iterator is made, and workers while it trains on the last ones: of
     # both the shorter is lost, beside the longer of making all batches and training on them.
     lost = first * min(1.0, useful * own / busy)
     ends = {name: min(1.0, getattr(plan, name) + lost) for name in ("pace", "best", "worst")}
     return replace(plan, first=first, lost=lost, **ends)
+
+
+def _with_handing_over(plan: WorkerPlan, batches: float, beside: float) -> WorkerPlan:
+    """The plan with what handing batches over takes, of which a trainer that has no workers shows nothing.
+
+    Each tensor that comes through a file is asked for in a thread of the worker that made it. Where that one runs
+    Python meanwhile, the trainer waits until it gives the GIL away.
+
+    Args:
+        plan: without that.
+        batches: seconds in which each worker makes its batches.
+        beside: of them those in which both compute.
+    """
+    lost = thresholds.LOST_BESIDE * beside
+    return replace(
+        plan,
+        pace=max(plan.pace, batches * thresholds.HANDED_OVER) + lost,
+        worst=max(plan.worst, batches * thresholds.HANDED_OVER**2) + 2 * lost,
+    )
 
 
 @dataclass(frozen=True, slots=True)

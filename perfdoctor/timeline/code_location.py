@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from perfdoctor.knowledge.frames import (
     DOMINANT,
     HANDOVER,
     INNERMOST,
+    INSTALLED,
     LOCKS,
     ONLY_WAITING,
     RUNS_PROGRAMS,
@@ -222,6 +224,12 @@ def asks_for_file_lock(frames: Iterable[Frame]) -> bool:
 def place_of(frame: Frame) -> str:
     """A frame's line as all lines are told, ``file.py:12 function``."""
     return f"{frame.file}:{frame.line} {frame.function}"
+
+
+def begins_at(frames: Sequence[Frame]) -> str:
+    """The line of the function that a thread was started to run, where that is an installed library's; "" else."""
+    first = next((frame for frame in frames if package_of(frame.file) != "threading"), None)
+    return place_of(first) if first is not None and re.search(INSTALLED, first.file) else ""
 
 
 def own_line(frames: Sequence[Frame]) -> str:

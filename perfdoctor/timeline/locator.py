@@ -15,7 +15,14 @@ from perfdoctor.knowledge.calls import AWAITS_OTHERS, CHANNELS, RUNS_PROCESSES, 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import StackMissed
-from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
+from perfdoctor.timeline.code_location import (
+    TRAINING_PHASES,
+    UNKNOWN,
+    CodeLocation,
+    agrees,
+    begins_at,
+    marked_location,
+)
 from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.machine_code import CodeSamples
@@ -112,16 +119,24 @@ class Locator:
         return pid in self._steps or self._of_main(pid) is not None
 
     def line_of(self, thread: ThreadSeries, time_ns: int) -> str:
-        """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen."""
-        return next((where.line for where in self.near(thread, time_ns) if where.line), "")
+        """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen.
+
+        Of a thread in which no code of the job's own was seen, where it runs that of a library.
+        """
+        numbers = list(self._numbers_near(thread, time_ns))
+        own = next((line for number in numbers if (line := self._stacks.locations[number].line)), "")
+        return own or next((line for number in numbers if (line := begins_at(self._stacks.frames[number]))), "")
 
     def near(self, thread: ThreadSeries, time_ns: int) -> Iterator[CodeLocation]:
         """Where in the code a running thread (not the main one) was near an instant, nearest first."""
+        return (self._stacks.locations[number] for number in self._numbers_near(thread, time_ns))
+
+    def _numbers_near(self, thread: ThreadSeries, time_ns: int) -> Iterator[int]:
+        """The stacks of a running thread near an instant, nearest first."""
         series = self._stacks.of_other(thread.pid, self._gil.ident(thread.tid))
         for _, number in series.near(time_ns) if series else ():
-            location = self._stacks.locations[number]
-            if not location.only_waits:
-                yield location
+            if not self._stacks.locations[number].only_waits:
+                yield number
 
     def has_python_threads(self, pid: int) -> bool:
         """Whether stacks of other Python threads than the main one were seen."""

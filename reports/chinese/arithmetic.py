@@ -36,8 +36,7 @@ def all_instructions(*, name: str, value: str, instead: str) -> Fix:
     results = f"如果只要求在同一种 CPU 上每次运行结果相同，{name}={instead} 就够了。" if instead else ""
     return fix(
         f"取消设置 {name}",
-        f"这个作业把它设成了 {value}，计算因此用不上新 CPU 更宽的向量和矩阵指令。"
-        f"也可能是作业在导入 torch 之前自己设置的。{results}",
+        f"这个作业把它设成了 {value}，计算因此用不上新 CPU 更宽的向量和矩阵指令。{results}",
     )
 
 
@@ -106,7 +105,7 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
     )
 
 
-def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
+def keep_activations(*, again: float, used: float | None, full: bool, loop: str) -> Fix:
     return fix(
         "减少激活重计算的模块，或不用激活重计算",
         blocks_run_again(again, used, "内存", full=full),

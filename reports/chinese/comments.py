@@ -99,7 +99,7 @@ _DATA = {
     "An IterableDataset must split its data by torch.utils.data.get_worker_info() first.": (
         "IterableDataset 必须先用 torch.utils.data.get_worker_info() 划分数据。"
     ),
-    "what the loop does now to make a batch, for the batch of that number": "循环现在准备一个批次的代码，按批次的编号",
+    "what the loop does now to make a batch": "循环现在准备一个批次的代码",
     "then: for batch in loader": "然后：for batch in loader",
     "the order of batches then varies": "批次的顺序因此不再固定",
     "opened in the worker, at its first sample": "在 worker 进程中、读取第一个样本时打开",
@@ -217,7 +217,6 @@ _PYTHON = {
     "step() in place of optimizer.step()": "用 step() 代替 optimizer.step()",
     "learning rates as tensors, or each new one compiles it again: {}": "学习率用张量，否则每次改变都会重新编译：{}",
     "a folder that stays": "一个会保留的文件夹",
-    "Check that the loss still falls as before.": "请检查损失是否仍像以前一样下降。",
     "once: what is made of data that stays the same": "只做一次：由不变的数据得到的内容",
     "images, plots and metrics are rarely needed at each step": "图像、曲线和指标很少需要每一步都有",
     "pool = ProcessPoolExecutor(1): what the step need not wait for": (
@@ -358,7 +357,8 @@ _RANKS = {
         "如果一个 rank 有 {} 个或更多样本，不用 torch.nn.SyncBatchNorm.convert_sync_batchnorm；"
     ),
     "needs no statistics of other samples": "不需要其他样本的统计量",
-    "batch_size * {}, OMP_NUM_THREADS not below the number of cores": "batch_size * {}，OMP_NUM_THREADS 不少于核数",
+    "where the script sets it itself: leave that out": "若是脚本自己设置的：去掉那一行",
+    "or however the script starts its {} ranks": "或者脚本启动 {} 个 rank 的其他方式",
     "before the job is started": "在启动作业之前",
     "or with cores of its own for each rank: {}=… taskset -c CORES python train.py": (
         "或者给每个 rank 自己的核：{}=… taskset -c CORES python train.py"

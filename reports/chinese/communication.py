@@ -196,10 +196,12 @@ def fewer_metrics() -> Fix:
     )
 
 
-def one_process(*, world: int) -> Fix:
+def one_process(*, world: int, own_ranks: bool, threads_set: bool) -> Fix:
+    by = "torch.set_num_threads" if threads_set else "OMP_NUM_THREADS"
     return fix(
         "用一个进程训练",
-        f"{_all(world)} rank 都在这一台主机的核上计算：一个进程用同样多的线程和整个批次，工作量相同，而且不需要交换。",
+        f"{_all(world)} rank 都在这一台主机的核上计算：一个进程用 {world} 倍的批次、与核数同样多的线程"
+        f"（用 {by} 设定），工作量相同，而且不需要交换。",
     )
 
 

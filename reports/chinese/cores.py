@@ -67,10 +67,11 @@ def fewer_threads_beside(*, threads: int, fitting: int, gain: float) -> Fix:
     )
 
 
-def wider_mask(*, allowed: float, host: float, idle: float) -> Fix:
+def wider_mask(*, allowed: float, host: float, idle: float, place: str | None) -> Fix:
+    itself = f"这是它自己在 {place} 设定的：去掉它，或在那里写上全部的核。" if place else ""
     return fix(
         "让作业使用更多的核",
-        f"它的亲和性掩码只允许使用 {host:g} 个核中的 {allowed:g} 个，而主机上有 {idle:.2g} 个核空闲。",
+        f"它的亲和性掩码只允许使用 {host:g} 个核中的 {allowed:g} 个，而主机上有 {idle:.2g} 个核空闲。{itself}",
     )
 
 

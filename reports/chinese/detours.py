@@ -147,6 +147,14 @@ def uncached(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def formatted(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"不在每一步把张量变成文本（{line}）",
+        f"{percent(share)} 的时间花在这上面：数值逐个读出、比较、写成文字。f-string 无论如何都会生成，"
+        "即使日志记录器根本不要它；而一个范数往往就够说明问题。",
+    )
+
+
 def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"在每一步中只计算一次 {line} 处的参数化权重",

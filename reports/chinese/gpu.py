@@ -63,7 +63,7 @@ def same_cost() -> Fix:
     )
 
 
-def checkpoint_less(*, again: float, used: float | None, full: bool) -> Fix:
+def checkpoint_less(*, again: float, used: float | None, full: bool, loop: str) -> Fix:
     return fix(
         "减少激活重计算的模块，或不用激活重计算",
         blocks_run_again(again, used, "显存", full=full),

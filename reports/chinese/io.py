@@ -202,6 +202,14 @@ def log_less_often(*, path: str | None, share: float, line: str | None, times: i
     )
 
 
+def quiet_library(*, package: str, line: str | None, share: float) -> Fix:
+    return fix(
+        f"不记录 {package} 为调试而写的日志",
+        f"{percent(share)} 的时间花在 {package} 工作时{f'（{line}）' if line else ''}自己产生的日志上。"
+        "根日志记录器的级别为 DEBUG 时，会收下所有库的记录。",
+    )
+
+
 def no_flush() -> Fix:
     return fix(
         "不要每一行都刷到磁盘",

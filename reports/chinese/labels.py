@@ -369,5 +369,9 @@ def host_with_ranks(*, name: str, ranks: tuple[int, ...]) -> str:
     return f"{name}：rank {'、'.join(map(str, ranks))}"
 
 
+def with_price(*, why: str, price: str) -> str:
+    return f"{why}{price}"
+
+
 def needs_torch(*, name: str, since: str, torch: str) -> str:
     return f"# {name} 需要 PyTorch {since} 或更新的版本；该作业使用 {torch}"

@@ -41,6 +41,13 @@ def stop_tracing_memory(*, share: float) -> Fix:
     )
 
 
+def no_memory_metrics(*, share: float) -> Fix:
+    return fix(
+        "训练时不用 transformers Trainer 的内存统计",
+        f"它由一个不停查询的线程来测量，该线程在 {percent(share)} 的时间里占着训练线程需要的 GIL。",
+    )
+
+
 def debugging(*, name: str) -> str:
     return _DEBUGGING[name]
 

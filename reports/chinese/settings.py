@@ -39,6 +39,7 @@ NAMES = {
     "compiled": "由 torch.compile 编译",
     "graphs": "以 CUDA graph 启动工作",
     "trains": "训练模型",
+    "pinned_at": "自己限定核的位置",
     "threads_set": "在代码中设置计算线程数",
     "loader": "使用 DataLoader",
     "dataset": "样本的来源",

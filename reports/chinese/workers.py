@@ -55,7 +55,9 @@ def take_over(
         f"与后者同时进行；现在{f'有 {now} 个' if now else '一个也没有'}"
     )
     title = _titled(f"在 {useful} 个 worker 进程中准备批次，而不是在循环里", threads)
-    return fix(title, f"{why}{_beside_workers(threads, tight, shared)}。")
+    moved = "" if loader else "。循环自己的代码在那里遍历一次数据，顺序和随机数不变"
+    moved += "，且在所有 worker 中相同" if moved and useful > 1 else ""
+    return fix(title, f"{why}{moved}{_beside_workers(threads, tight, shared)}。")
 
 
 def _titled(title: str, threads: int | None) -> str:

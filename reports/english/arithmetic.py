@@ -1,7 +1,7 @@
 """The model's arithmetic on the CPU: less of it, cheaper, and on all cores that it may have."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.phrases import blocks_run_again, counted, exports, percent
+from perfdoctor.reports.english.phrases import blocks_run_again, counted, exports, fewer_checkpoints, percent
 
 
 def computing() -> str:
@@ -39,8 +39,8 @@ def all_instructions(*, name: str, value: str, instead: str) -> Fix:
     return Fix(
         f"Unset {name}",
         f"It is set to {value} in this job, which keeps the arithmetic from the wider vectors and matrix instructions "
-        f"that newer CPUs have. The job may set it itself, before it imports torch.{results}",
-        f"unset {name}",
+        f"that newer CPUs have.{results}",
+        f"unset {name}  # where the script sets it itself: leave that out",
     )
 
 
@@ -127,12 +127,11 @@ def equal_work(*, rank: int | None, share: float) -> Fix:
     )
 
 
-def keep_activations(*, again: float, used: float | None, full: bool) -> Fix:
+def keep_activations(*, again: float, used: float | None, full: bool, loop: str) -> Fix:
     return Fix(
         "Checkpoint fewer blocks, or none",
         blocks_run_again(again, used, "the host's memory", full=full),
-        "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
-        "# of transformers: model.gradient_checkpointing_disable()",
+        fewer_checkpoints(loop),
     )
 
 

@@ -362,12 +362,15 @@ def fewer_metrics() -> Fix:
     )
 
 
-def one_process(*, world: int) -> Fix:
+def one_process(*, world: int, own_ranks: bool, threads_set: bool) -> Fix:
+    by = "torch.set_num_threads" if threads_set else "OMP_NUM_THREADS"
     return Fix(
         "Train in one process",
-        f"{_all(world)} ranks compute on the cores of this one host: one process with as many threads and the whole "
-        "batch does the same work and exchanges nothing.",
-        f"torchrun --nproc-per-node=1 train.py   # batch_size * {world}, OMP_NUM_THREADS not below the number of cores",
+        f"{_all(world)} ranks compute on the cores of this one host: one process with {world} times the batch and as "
+        f"many threads as there are cores (by {by}) does the same work and exchanges nothing.",
+        f"torch.multiprocessing.spawn(train, nprocs=1)  # or however the script starts its {world} ranks"
+        if own_ranks
+        else "torchrun --nproc-per-node=1 train.py",
     )
 
 

@@ -86,11 +86,13 @@ def fewer_threads_beside(*, threads: int, fitting: int, gain: float) -> Fix:
     )
 
 
-def wider_mask(*, allowed: float, host: float, idle: float) -> Fix:
+def wider_mask(*, allowed: float, host: float, idle: float, place: str | None) -> Fix:
+    itself = f" It confines itself, at {place}: leave that out, or name all cores there." if place else ""
+    all_cores = f"0-{int(host) - 1} PID   # or the launcher's setting: --cpus-per-task, docker --cpuset-cpus"
     return Fix(
         "Let the job use more cores",
-        f"Its affinity mask allows {allowed:g} of {host:g} cores, while {idle:.2g} cores of the host are idle.",
-        f"taskset -a -p -c 0-{int(host) - 1} PID   # or the launcher's setting: --cpus-per-task, docker --cpuset-cpus",
+        f"Its affinity mask allows {allowed:g} of {host:g} cores, while {idle:.2g} cores of the host are idle.{itself}",
+        f"os.sched_setaffinity(0, range({int(host)}))" if place else f"taskset -a -p -c {all_cores}",
     )
 
 

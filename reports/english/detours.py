@@ -230,6 +230,15 @@ def uncached(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def formatted(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Make no text of tensors in each step, at {line}",
+        f"{percent(share)} of the time goes into it: numbers are read, compared and written one by one. An f-string "
+        "is made in any case, also for a logger that takes nothing of it; and a norm mostly says as much.",
+        "if logger.isEnabledFor(logging.DEBUG): logger.debug(...)\nif step % 100 == 0: print(tensor.norm().item())",
+    )
+
+
 def computed_again(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return Fix(
         f"Compute the parametrized weight at {line} once per step",

@@ -1,7 +1,7 @@
 """What a busy GPU is busy with, and what slows it."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.phrases import amount, blocks_run_again, percent, twice_the_batch
+from perfdoctor.reports.english.phrases import amount, blocks_run_again, fewer_checkpoints, percent, twice_the_batch
 
 # By whose loop trains the model.
 _BFLOAT16 = {
@@ -105,12 +105,11 @@ def same_cost() -> Fix:
     )
 
 
-def checkpoint_less(*, again: float, used: float | None, full: bool) -> Fix:
+def checkpoint_less(*, again: float, used: float | None, full: bool, loop: str) -> Fix:
     return Fix(
         "Checkpoint fewer blocks, or none",
         blocks_run_again(again, used, "the memory", full=full),
-        "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
-        "print(torch.cuda.max_memory_reserved() / torch.cuda.mem_get_info()[1])",
+        f"{fewer_checkpoints(loop)}\nprint(torch.cuda.max_memory_reserved() / torch.cuda.mem_get_info()[1])",
     )
 
 

@@ -276,7 +276,7 @@ def several_at_once(*, line: str) -> Fix:
         f"Let each round of the loop at {line} work on more at once",
         "Each round needs what the one before it has made, so all rounds stay. With twice as many sequences, "
         "environments or samples in each, the same calls do twice as much.",
-        "batch_size = 2 * batch_size  # or as many environments, and check that the loss still falls as before",
+        "batch_size = 2 * batch_size  # or as many environments",
     )
 
 
@@ -311,7 +311,7 @@ def larger_batch(*, loader: bool) -> Fix:
     return Fix(
         "Use a larger batch",
         "The number of calls per step stays the same while each computes more.",
-        f"{twice_the_batch(loader)}\n# Check that the loss still falls as before.",
+        twice_the_batch(loader),
     )
 
 
@@ -358,7 +358,7 @@ def collecting() -> str:
 
 
 def collecting_refuted() -> str:
-    return "Run some hundred steps after gc.disable(): if the pace stays the same, GC is not the cause."
+    return "Run some hundred steps after gc.disable() and without gc.collect(): if the pace stays, GC is not the cause."
 
 
 def collect_rarely(*, share: float, several_ranks: bool) -> Fix:

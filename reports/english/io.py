@@ -289,6 +289,15 @@ def log_less_often(*, path: str | None, share: float, line: str | None, times: i
     )
 
 
+def quiet_library(*, package: str, line: str | None, share: float) -> Fix:
+    return Fix(
+        f"Do not log what {package} notes down for debugging",
+        f"{percent(share)} of the time goes into records that {package} makes while it does its work"
+        f"{f' at {line}' if line else ''}. Where the root logger's level is DEBUG, it takes those of all libraries.",
+        f"logging.getLogger({package!r}).setLevel(logging.WARNING)  # once, before training",
+    )
+
+
 def no_flush() -> Fix:
     return Fix(
         "Do not flush every line to the disk",
@@ -316,7 +325,7 @@ import queue
 from logging.handlers import QueueHandler, QueueListener
 records, slow = queue.SimpleQueue(), list(logger.handlers)
 logger.handlers = [QueueHandler(records)]  # instead of the slow ones, which the listener serves
-QueueListener(records, *slow).start()      # stop() it at the end"""
+QueueListener(records, *slow, respect_handler_level=True).start()  # stop() it at the end"""
         if logger
         else """\
 from concurrent.futures import ThreadPoolExecutor

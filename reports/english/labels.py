@@ -375,5 +375,9 @@ def host_with_ranks(*, name: str, ranks: tuple[int, ...]) -> str:
     return f"{name} with rank{'' if len(ranks) == 1 else 's'} {', '.join(map(str, ranks))}"
 
 
+def with_price(*, why: str, price: str) -> str:
+    return f"{why} {price}"
+
+
 def needs_torch(*, name: str, since: str, torch: str) -> str:
     return f"# {name} needs PyTorch {since} or newer; this job runs {torch}"

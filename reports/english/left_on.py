@@ -50,6 +50,15 @@ def stop_tracing_memory(*, share: float) -> Fix:
     )
 
 
+def no_memory_metrics(*, share: float) -> Fix:
+    return Fix(
+        "Train without the memory metrics of transformers' Trainer",
+        f"They are measured by a thread that asks again and again, without a pause, and takes the GIL from the trainer "
+        f"for {percent(share)} of the time.",
+        "TrainingArguments(..., skip_memory_metrics=True)  # as it is by default",
+    )
+
+
 def debugging(*, name: str) -> str:
     return _DEBUGGING[name]
 

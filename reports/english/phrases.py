@@ -61,6 +61,16 @@ turns = itertools.count(1)  # once, before the loop
 if next(turns) % {times} == 0: {call}  # in place of the call as it stands"""
 
 
+def fewer_checkpoints(loop: str) -> str:
+    """The change that has fewer blocks run again, in whose loop it is made."""
+    if loop == "transformers":  # its Trainer turns checkpointing on by this, whatever the model was told before
+        return "TrainingArguments(..., gradient_checkpointing=False)"
+    return (
+        "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
+        "# of transformers: model.gradient_checkpointing_disable()"
+    )
+
+
 def blocks_run_again(again: float, used: float | None, memory: str, *, full: bool) -> str:
     """What checkpointed blocks take, and how much room some memory has for what they would keep."""
     if used is None:

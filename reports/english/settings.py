@@ -39,6 +39,7 @@ NAMES = {
     "compiled": "Compiled by torch.compile",
     "graphs": "Work launched as CUDA graphs",
     "trains": "Trains the model",
+    "pinned_at": "Confines itself to some cores at",
     "threads_set": "Sets its compute threads in code",
     "loader": "Uses a DataLoader",
     "dataset": "What samples are taken from",

@@ -4,11 +4,18 @@ from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.phrases import counted, percent
 
 _BATCHES = """\
-class Batches(torch.utils.data.Dataset):
-    def __len__(self):
-        return batches_per_epoch
-    def __getitem__(self, number):
-        return prepare(number)  # what the loop does now to make a batch, for the batch of that number"""
+class Batches(torch.utils.data.IterableDataset):
+    def __iter__(self):
+{rounds}
+            yield prepare(chosen)  # what the loop does now to make a batch
+# then: for batch in loader
+loader = torch.utils.data.DataLoader(
+    Batches(), batch_size=None, {options}
+)"""
+_ALONE = "        for chosen in order():"
+_SHARED = """\
+        mine = torch.utils.data.get_worker_info().id
+        for chosen in itertools.islice(order(), mine, None, {workers}):"""
 _COLLATE = """\
 def prepare(samples):  # the loader's collate_fn: what it does now, and then what the loop does with the batch
     return prepared(torch.utils.data.default_collate(samples))"""
@@ -78,14 +85,18 @@ def take_over(
         f"s. Workers would do the former in parallel with the latter; now it has {now or 'none'}"
     )
     options = _options(useful, pin=pin)
-    change = (
-        f"{_COLLATE}\nDataLoader(..., collate_fn=prepare, {options})"
-        if loader
-        else f"{_BATCHES}\n# then: for batch in loader\nloader = DataLoader(Batches(), batch_size=None, {options})"
-    )
+    change = f"{_COLLATE}\nDataLoader(..., collate_fn=prepare, {options})" if loader else _made_in_turn(useful, options)
     title = f"Prepare batches in {counted(useful, 'loader worker')} instead of the loop"
     also_why, also = _beside_workers(threads, tight, shared)
-    return Fix(_titled(title, threads), f"{why}{also_why}.", change + also)
+    moved = "" if loader else ". Its own lines make one pass over the data there, with their order and random numbers"
+    moved += ", which have to be the same in all workers" if moved and useful > 1 else ""
+    return Fix(_titled(title, threads), f"{why}{moved}{also_why}.", change + also)
+
+
+def _made_in_turn(workers: int, options: str) -> str:
+    """A loader of what the loop makes: of several workers each makes its own batches of the same order."""
+    rounds = _ALONE if workers == 1 else _SHARED.format(workers=workers)
+    return _BATCHES.format(rounds=rounds, options=options)
 
 
 def _options(workers: int, *, pin: bool) -> str:

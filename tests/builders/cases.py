@@ -23,6 +23,7 @@ def finding(
     beside: dict[str, float] | None = None,
     lines: tuple[str, ...] = (),
     below: dict[str, float] | None = None,
+    calls: dict[str, float] | None = None,
     neighbours: tuple[Neighbour, ...] = (),
     busy_helper: BusyHelper | None = None,
     afterwards: tuple[tuple[str, float], ...] = (),
@@ -47,6 +48,7 @@ def finding(
     case = Case(
         {"cpu.model_compute": 1 - sum(others.values()), **others}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
+        library_calls={cause: tuple((calls or {}).items())},
         neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside, exchanged_besides=exchanged,
         detours=detours, versions=versions or {}, busy_helper=busy_helper,
     )  # fmt: skip

@@ -140,11 +140,13 @@ def workers_deliver_all_and_leave_the_arithmetic_its_cores() -> None:
 
 @check
 def a_loop_without_a_loader_gets_one_that_makes_its_batches() -> None:
-    code = advice("workers.take_over", useful=2, threads=None, shared=None, pin=False, loader=False)
-    names: dict[str, Any] = {"batches_per_epoch": 5, "prepare": lambda number: torch.full((3,), float(number))}
-    exec(code, {"torch": torch, "DataLoader": DataLoader, **names}, names)
-    assert [batch.tolist() for batch in names["loader"]] == [[float(number)] * 3 for number in range(5)]
-    assert names["loader"].num_workers == 2
+    for workers in (1, 2):
+        code = advice("workers.take_over", useful=workers, threads=None, shared=None, pin=False, loader=False)
+        names: dict[str, Any] = {"order": lambda: range(5), "prepare": lambda number: torch.full((3,), float(number))}
+        exec(code, names | {"torch": torch, "itertools": itertools}, names)
+        for _ in range(2):  # epochs
+            assert [batch.tolist() for batch in names["loader"]] == [[float(number)] * 3 for number in range(5)]
+        assert names["loader"].num_workers == workers
 
 
 @check

@@ -102,8 +102,8 @@ class _DrawReader:
             last_name(target)
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
-            and any(isinstance(one, ast.Call) and makes(self._path(one.func)) for one in ast.walk(node.value))
-            for target in node.targets
+            for target, value in _pairs(node)
+            if any(isinstance(one, ast.Call) and makes(self._path(one.func)) for one in ast.walk(value))
         } - {""}
 
     def _path(self, function: ast.expr) -> str:
@@ -115,6 +115,16 @@ class _DrawReader:
         if not isinstance(function, ast.Name) or function.id not in self._imported:
             return ""
         return ".".join([self._imported[function.id], *reversed(names)])
+
+
+def _pairs(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What gets a value, and which: ``config, rng = Config(), default_rng()`` gives two."""
+    value = statement.value
+    for target in statement.targets:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            yield from zip(target.elts, value.elts, strict=True)
+        else:
+            yield target, value
 
 
 def _draws_when_called(path: str) -> bool:

@@ -6,19 +6,23 @@ A replay buffer is such: each round adds to it, or sets the priorities by which 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from perfdoctor.capture.own_source.loops import WRITES
 from perfdoctor.capture.own_source.syntax import RUN_ELSEWHERE, Loop, Place, arguments, names_imported
 from perfdoctor.recording.own_source import SourceState
 from perfdoctor.results.edits import written_in
 
+# What says in which order, or from which seed: whoever makes the batches can be told likewise.
+_ORDERS = frozenset(("shuffle", "seed", "manual_seed", "set_epoch"))
+
 
 def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     """Assignments and calls in loops that are made of, or are given, what is changed in the same loop, and the changes.
 
     A loop changes what it calls a method of with arguments and without use for the result (``buffer.push(item)``), and
-    what it sets items of. What is made anew in each round is none of that, nor what is imported.
+    what it sets items of. What is made anew in each round is none of that, nor what is imported. What is made of
+    something that is made so counts as well: the answer to an action that an agent chose which learns in the loop.
 
     Args:
         file: as stacks name it.
@@ -38,6 +42,8 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
         changed, filled = ({path for path, node in some} - made for some in (changes, filter(_fills, changes)))
         statements = [node for node in inside if isinstance(node, ast.stmt)]
         made_of = [node for node in statements if _is_made_of(node, changed) or _is_given(node, filled)]
+        while further := [node for node in statements if node not in made_of and _is_made_of(node, _given_by(made_of))]:
+            made_of += further
         used = {path for node in made_of for path in changed & _names(node)}
         made_of += [node for node in statements if any(_changed(one) in used for one in (node, *_targets(node)))]
         found |= {SourceState(file, node.lineno, node.end_lineno or node.lineno) for node in made_of}
@@ -46,6 +52,17 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
 
 def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else ()
+
+
+def _given_by(statements: Iterable[ast.stmt]) -> set[str]:
+    """The variables and attributes that get a value in some assignments."""
+    return {
+        ast.unparse(node)
+        for statement in statements
+        for target in _targets(statement)
+        for node in ast.walk(target)
+        if _gets_a_value(node)
+    }
 
 
 def _gets_a_value(node: ast.AST) -> bool:
@@ -59,7 +76,7 @@ def _changed(node: ast.AST) -> str:
         return _path(node.value)
     call = node.value if isinstance(node, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords):
-        return _path(call.func.value)
+        return "" if call.func.attr in _ORDERS else _path(call.func.value)
     return ""
 
 

@@ -45,6 +45,12 @@ def test_checks_of_distributions_are_told_where_they_are_asked_for() -> None:
     assert not find(LOOP, CALL, FORWARD, Frame(f"{folder}/normal.py", "Normal.rsample", 9))
 
 
+def test_text_that_is_made_of_tensors_is_told_at_the_line_that_asks_for_it() -> None:
+    text = Frame(f"{TORCH}/_tensor.py", "Tensor.__format__", 9), Frame(f"{TORCH}/_tensor_str.py", "_str", 7)
+    [found] = find(LOOP, Frame(FILE, "Net.on_after_backward", 40), *text)
+    assert (found.way, found.line) == ("formatted", f"{FILE}:40 Net.on_after_backward")
+
+
 def test_text_is_generated_without_a_cache_where_the_source_says_so_and_none_is_seen() -> None:
     def found(*below: Frame, says: bool = True) -> list[str]:
         stack = LOOP, Frame(f"{SITE}/transformers/generation/utils.py", "GenerationMixin._sample", 9), CALL, *below

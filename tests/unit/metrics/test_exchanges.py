@@ -30,6 +30,15 @@ def test_exchanges_are_told_apart_by_what_calls_them() -> None:
     assert found.activations == ""
 
 
+def test_batches_that_a_loader_sends_to_ranks_are_no_exchange_of_the_script() -> None:
+    loader = Frame(
+        "/v/lib/python3.11/site-packages/accelerate/data_loader.py", "DataLoaderDispatcher._fetch_batches", 9
+    )
+    stacks = jobs.stacks(1, (line(3), loader, EXCHANGE), (line(6), EXCHANGE), times=600, every_s=0.01)
+    [(place, part)] = read_exchanges(Stacks.read(stacks), {1}).besides_passes()
+    assert (place, part) == ("/job/train.py:6 main", pytest.approx(0.5, abs=0.01))
+
+
 @pytest.mark.parametrize(("called", "how"), [("all_reduce", "added up"), ("all_to_all_single", "all to all")])
 def test_how_layers_exchange_activations(called: str, how: str) -> None:
     exchange = Frame(f"{TORCH}/distributed/distributed_c10d.py", called, 1)

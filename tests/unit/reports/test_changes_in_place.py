@@ -153,6 +153,25 @@ def test_the_jobs_own_command(command: str, shown: str) -> None:
     assert in_own_code("OMP_NUM_THREADS=2 python train.py   # or in code", OwnCode(command=command)) == shown
 
 
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        ("DataLoader(data, cfg.batch, shuffle=True)", "DataLoader(data, 2 * cfg.batch, shuffle=True)"),
+        ("DataLoader(data, 8, True, None, None)", "DataLoader(data, 2 * 8, True, None, None)"),
+        ("DataLoader(data, batch_size=8)", "DataLoader(data, batch_size=2 * 8)"),
+    ],
+)
+def test_what_is_given_by_position_is_changed_there(call: str, shown: str) -> None:
+    own = OwnCode((OwnCall("train.py", 3, call, LOADERS),))
+    assert in_own_code("DataLoader(..., batch_size=2 * batch_size)", own).endswith(shown)
+
+
+def test_of_arguments_by_position_that_are_not_known_nothing_is_changed() -> None:
+    own = OwnCode((OwnCall("train.py", 3, "DataLoader(*given)", LOADERS),))
+    advised = "DataLoader(..., batch_size=2 * batch_size)"
+    assert in_own_code(advised, own) == advised
+
+
 def test_an_optimizer_that_is_differentiated_cannot_be_fused() -> None:
     own = OwnCode((OwnCall("train.py", 3, "opt = Adam(ps, differentiable=True)", OPTIMIZERS),))
     advised = "optimizer = torch.optim.AdamW(..., fused=True)"

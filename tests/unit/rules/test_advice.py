@@ -453,6 +453,41 @@ def test_a_model_that_is_compiled_in_part_is_told_to_be_compiled_whole(cause: st
     assert "Compile the model" not in titles(found)
 
 
+@pytest.mark.parametrize(
+    ("calls", "settings", "told"),
+    [
+        ({"PIL open": 0.7, "PIL Image.tobytes": 0.2}, {"logger": "yes"}, True),
+        ({"logging Logger.info": 0.9}, {"logger": "yes"}, False),
+        ({"PIL open": 0.3, "logging Logger.info": 0.7}, {"logger": "yes"}, False),
+        ({"PIL open": 0.9}, {}, False),
+        ({"transformers Trainer.train": 0.9}, {"logger": "yes", "loop": "transformers"}, False),
+    ],
+)
+def test_a_library_that_logs_by_itself_is_told_to_be_quiet(
+    calls: dict[str, float], settings: dict[str, str | float], told: bool
+) -> None:
+    """Its records are made below a call for something else, and no call of the job's own can be left out."""
+    found = finding("io.log_write", calls=calls, settings=settings)
+    assert (titles(found)[0] == "Do not log what PIL notes down for debugging") is told
+    assert any(title.startswith("Log ") for title in titles(found)) is not told
+
+
+def test_blocks_of_transformers_are_checkpointed_by_its_arguments() -> None:
+    numbers = {"own_recomputing": 0.3}
+    found = finding("cpu.model_compute", share=0.9, trainer=numbers, settings={"loop": "transformers"})
+    assert "TrainingArguments(..., gradient_checkpointing=False)" in changes(found)
+    assert "use_reentrant=False" in changes(finding("cpu.model_compute", share=0.9, trainer=numbers))
+
+
+def test_a_thread_of_a_library_that_takes_the_gil_is_switched_off() -> None:
+    line = "/v/lib/python3.11/site-packages/transformers/trainer_utils.py:480 TrainerMemoryTracker.peak_monitor_func"
+    assert titles(finding("cpu.gil_contention", lines=(line,))) == [
+        "Train without the memory metrics of transformers' Trainer"
+    ]
+    own = finding("cpu.gil_contention", lines=("/job/a.py:4 poll",))
+    assert titles(own)[0] == "Move the work at /job/a.py:4 poll into a process of its own"
+
+
 def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:
     for settings, told in (({"logger": "yes"}, "QueueListener"), ({}, "writer.submit(log, record)")):
         assert told in changes(finding("io.log_write", settings=dict(settings)))

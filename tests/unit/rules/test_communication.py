@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.reports.wording import worded_fixes
 from tests.builders.cases import changes, finding, titles
 
 
@@ -106,6 +107,22 @@ def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
     assert title not in titles(there)
     gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
     assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "threads"),
+    [
+        ({"env.RANK": "0", "env.WORLD_SIZE": "2"}, "torchrun --nproc-per-node=1 train.py", "OMP_NUM_THREADS"),
+        ({"threads_set": "1"}, "torch.multiprocessing.spawn(train, nprocs=1)", "torch.set_num_threads"),
+    ],
+)
+def test_one_process_is_started_as_the_ranks_were(settings: dict[str, str], code: str, threads: str) -> None:
+    """A script that starts its own ranks would start them below a launcher as well."""
+    numbers = {"received": 138.0, "loopback": 1.0}
+    found = finding("communication.bandwidth", numbers=numbers, settings={"backend": "gloo", **settings}, ranks=2)
+    fix = worded_fixes(found)[0]
+    assert fix.change.startswith(code)
+    assert f"(by {threads})" in fix.why
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from perfdoctor.metrics.neighbours import BusyHelper, Neighbour
+from perfdoctor.reports.wording import worded_fixes
 from tests.builders.cases import changes, finding, titles
 
 
@@ -15,6 +16,16 @@ def test_a_narrow_mask_is_widened_and_its_gain_counts_the_hosts_cores() -> None:
     full = finding("cpu.contention", numbers={**numbers, "host_cores_busy": 3.9}, settings=settings, workers=2)
     assert "Let the job use more cores" not in titles(full)
     assert full.predicted_speedup == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("place", [None, "train.py:22 pin"])
+def test_a_job_that_confines_itself_is_told_where(place: str | None) -> None:
+    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 4.0}
+    settings |= {"pinned_at": place} if place else {}
+    numbers = {"job_cores": 1.0, "host_cores_busy": 1.1, "runnable_threads": 2.0}
+    fix = worded_fixes(finding("cpu.contention", numbers=numbers, settings=settings, workers=2))[0]
+    assert fix.change.startswith("os.sched_setaffinity(0, range(4))" if place else "taskset")
+    assert (f"at {place}: leave that out" in fix.why) is (place is not None)
 
 
 def test_own_threads_are_fitted_to_the_cores() -> None:

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.causes import EVALUATION
-from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.diagnosis import Evidence, Fix, expected_freed
 from perfdoctor.metrics.own_loops import CostlyLoop
+from perfdoctor.reports.language import language
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.gains import CHANGES_STEP, GAINS
+from perfdoctor.rules.gains import CHANGES_STEP, GAINS, PRICES
 from perfdoctor.rules.proposed import Gain
 from perfdoctor.rules.rule import times_rarer
 from tests.builders.cases import finding
@@ -74,6 +75,19 @@ def test_what_changes_a_step_says_so_beside_its_gain() -> None:
     assert larger.predicted_speedup is not None
     assert larger.changes_step
     assert not any(fix.changes_step for fix in fixes.values())
+
+
+def test_what_gives_something_up_says_so_and_stands_behind_what_does_not() -> None:
+    assert GAINS.keys() >= PRICES.keys()
+    saving = "io.checkpoint_write"
+    found = worded_finding(finding(saving, share=0.3))
+    titles = [fix.title for fix in found.fixes]
+    rarely = next(fix for fix in found.fixes if fix.title.startswith("Save 9 times"))
+    assert "Its price: after a crash" in rarely.why
+    assert titles.index("Save while training goes on") < titles.index(rarely.title)
+    assert expected_freed(rarely) > expected_freed(found.fixes[0])
+    with language("zh"):
+        assert "代价" in worded_finding(finding(saving, share=0.3)).fixes[titles.index(rarely.title)].why
 
 
 def test_a_line_is_promised_its_own_part_and_no_more() -> None:

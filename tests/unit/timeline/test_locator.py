@@ -26,6 +26,15 @@ def test_a_running_thread_is_at_its_nearest_line_that_does_not_wait() -> None:
     assert line_of([WAITING], TID, 0.02) == ""
 
 
+def test_a_librarys_thread_is_at_the_function_that_it_runs() -> None:
+    site = "/v/lib/python3.11/site-packages"
+    tracker = Frame(f"{site}/transformers/trainer_utils.py", "Tracker.peak_monitor_func", 480)
+    stack = (BOOTSTRAP, tracker, Frame(f"{site}/psutil/__init__.py", "Process.memory_info", 9))
+    assert line_of([stack], TID, 0.02) == f"{tracker.file}:480 Tracker.peak_monitor_func"
+    runs_anything = (BOOTSTRAP, Frame("/usr/lib/python3.11/asyncio/base_events.py", "run_forever", 607))
+    assert line_of([(*runs_anything, stack[-1])], TID, 0.02) == ""
+
+
 def test_a_thread_that_was_not_named_has_no_line() -> None:
     assert line_of([DECODING], TID + 1, 0.02) == ""
 

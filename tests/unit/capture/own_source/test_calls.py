@@ -97,6 +97,7 @@ def test_the_same_name_elsewhere_is_another_call(source: str) -> None:
         ("with model.no_sync():\n    loss(x).backward()", ["no_sync", "backward"]),
         ("model.set_requires_gradient_sync(last)", ["set_requires_gradient_sync"]),
         ("from jax import grad\ngrad(f, create_graph=True)", []),
+        ("import os\ndef pin():\n    os.sched_setaffinity(0, {0})", ["sched_setaffinity"]),
     ],
 )
 def test_calls_of_the_packages_are_found_under_any_name(source: str, calls: list[str]) -> None:

@@ -32,6 +32,17 @@ def test_what_follows_a_draw_to_the_end_of_its_function(draw: str) -> None:
     ]
 
 
+def test_a_generator_may_get_its_name_beside_others() -> None:
+    source = """
+        config, rng = Config(), np.random.default_rng(0)
+        def get(image):
+            return image * rng.uniform()
+        def other(image):
+            return image * config.uniform()
+    """
+    assert found(source) == [(4, 4, False)]
+
+
 def test_generators_and_transforms_draw_where_they_are_used() -> None:
     source = """
         rng = np.random.default_rng(0)

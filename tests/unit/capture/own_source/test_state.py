@@ -24,6 +24,12 @@ def found(body: str) -> list[int]:
         ("self.replay.add(item)\nbatch: list = self.replay.draw()", [1, 2]),
         ("memory.append(item)\nagent.learn(memory)", [1, 2]),
         ("self.memory.append(item)\nlearn(agent, memory=self.memory)", [1, 2]),
+        # What the answer to an agent's action is made of, the agent's learning changes.
+        ("action = agent.act(seen)\nseen = env.step(action)\nagent.learn(seen)", [1, 2, 3]),
+        ("self.first = made(buffer)\nbatch = self.second\nbuffer.push(item)", [1, 3]),
+        # An order is no data.
+        ("rng.shuffle(rows)\nbatch = draw(rows, rng)", []),
+        ("sampler.set_epoch(epoch)\nbatch = next(sampler)", []),
         # Nothing of it is changed, it is made anew in each round, or a module's.
         ("batch = buffer.sample(256)\nlosses.append(loss)", []),
         ("parts = list(rows)\nparts.append(row)\nbatch = stack(parts)", []),

@@ -16,6 +16,8 @@ from perfdoctor.messages import Text
 from perfdoctor.reports.text import clean, clean_lines, is_prose, lower_first, percent, quantity, sentence, times
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 
+# What is likely is told beside what a change brings at most where it frees less than this part of that.
+_MUCH_OF_MOST = 0.8
 _LOCATION = re.compile(r"(?<![\w./~])(/(?:[^\s/:'\"]+/)+([^\s/:'\"]+)):(?=\d)")
 
 
@@ -165,15 +167,17 @@ def gain_of(finding: Finding) -> str:
     return _gain(known) if known else gain_between(1.0, finding.predicted_speedup)
 
 
-def gain_between(least: float, most: float) -> str:
+def gain_between(least: float, most: float, likely: float | None = None) -> str:
     """A gain with its range, ``1.3 to 1.5 times as fast``; up to something where nothing is sure.
 
-    What rounds to nothing is not told.
+    What rounds to nothing is not told. Where nothing is sure, so is what is likely if it is clearly less than the most.
     """
-    low, high = times(least), times(most)
-    if high == times(1.0):
+    low, high, nothing = times(least), times(most), times(1.0)
+    if high == nothing:
         return ""
-    return label("times_as_fast", least="" if low == times(1.0) else low, most=high)
+    much_less = likely is not None and times(likely) != nothing and 1 - 1 / likely < _MUCH_OF_MOST * (1 - 1 / most)
+    middle = times(likely) if likely is not None and much_less else ""
+    return label("times_as_fast", least="" if low == nothing else low, likely=middle, most=high)
 
 
 def _alike(one: LookAlike) -> RuledOut:
@@ -206,7 +210,8 @@ def _change(fix: Fix, paths: ShortPaths) -> ShownFix:
 
 def _gain(fix: Fix | Advice) -> str:
     """What a fix brings, in words; "" where it is not known."""
-    return gain_between(*_range(fix, fix.predicted_speedup)) if fix.predicted_speedup else ""
+    expected = fix.predicted_speedup
+    return gain_between(*_range(fix, expected), expected) if expected else ""
 
 
 def _after(fix: Fix) -> tuple[float, float, float] | None:

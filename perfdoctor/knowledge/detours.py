@@ -30,6 +30,8 @@ IN_ATTENTION = meaning(r"torch/nn/functional\.py", "multi_head_attention_forward
 WEIGHS, DROPS_OUT = (meaning(r"torch/nn/functional\.py", name, "") for name in ("softmax", "dropout"))
 # What such a layer is given, and the switch.
 ATTENTION_TAKES, WEIGHTS_SWITCH = ("query", "key", "value"), "need_weights"
+# And a layer that does the same to each position gets a map that was enlarged before.
+ENLARGED = "enlarged"
 # What a module computes is no part of these, though it is called in the same statement.
 WITHOUT_MODULES = frozenset((JOINED_CUT, JOINED, ONE_HOT, LISTED, STACKED))
 # These are known by frames of torch, whatever the source looks like: layers are made anew in each step, distributions
@@ -76,6 +78,10 @@ SOFTMAX = frozenset(("softmax",))
 DERIVES = frozenset(("grad",))
 # Layers that do to each position by itself what they do, and how a class is given them.
 BY_POSITION = frozenset(("Linear",))
+# The same of maps, where their kernel is of one position; and what enlarges a map, a function and layers.
+BY_PIXEL = frozenset(("Conv1d", "Conv2d", "Conv3d"))
+ENLARGES = frozenset(("interpolate",))
+ENLARGING_LAYERS = frozenset(("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"))
 # What makes a tensor of nothing but numbers.
 MAKES = frozenset((
     "arange", "linspace", "eye", "full", "ones", "zeros", "triu", "tril", "tril_indices", "triu_indices", "meshgrid",
@@ -136,6 +142,7 @@ FREED = {
     TWO_PASSES: Freed(0.0, 0.5, 0.6),
     ONE_BY_ONE: Freed(0.3, 1.0, 1.9, backward=True),
     INDEXED_LATE: Freed(0.5, 2.0, 3.0, backward=True),
+    ENLARGED: Freed(0.5, 1.5, 3.0, backward=True),
     COPIED: Freed(0.5, 0.9, 1.0),
     LISTED: Freed(0.0, 0.8, 1.0),
     AVERAGED: Freed(0.3, 0.6, 0.9),

@@ -236,6 +236,8 @@ COMPILE_WORKER = "/torch/_inductor/compile_worker/"
 # What multiprocessing's server of processes is started with (multiprocessing/forkserver.py). Those that it forks have
 # its command line too; they are the processes of whoever has started it.
 FORK_SERVER = "multiprocessing.forkserver"
+# And a process that it spawns (multiprocessing/spawn.py).
+SPAWNED = "multiprocessing.spawn"
 # The keeper of shared memory that it starts beside spawned processes (multiprocessing/resource_tracker.py).
 RESOURCE_TRACKER = "multiprocessing.resource_tracker"
 # And what one is started with that it spawns (multiprocessing/spawn.py): neither says whose program it runs.

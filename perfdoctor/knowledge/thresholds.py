@@ -736,8 +736,8 @@ HANDED_OVER = Threshold(
 LOST_BESIDE = Threshold(
     0.25,
     "of the time in which trainer and workers both compute",
-    "measured on two cores: of the steps of ten jobs, each with its first one or two workers, -0.06 to 0.18 more was "
-    "left than by their own work and the batches', 0.09 in the mean",
+    "measured on two cores: of the steps of ten jobs, each with its first one or two workers, -0.03 to 0.18 more was "
+    "left than by their own work and the batches', 0.10 in the mean",
 )
 POOL_THREAD = Threshold(
     0.25, "of the trainer's own time", "judgement: a thread that is busy for less is no thread of the arithmetic"

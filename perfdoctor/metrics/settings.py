@@ -16,6 +16,7 @@ kernel               of the host, as ``uname -r`` reports it
 memory_limit_bytes   tightest memory limit of the control groups; absent where there is none
 trainer_threads      threads of one trainer, sleeping ones included
 worker_threads       threads of one loader worker
+ranks_started        ``by the script``, where that starts its ranks itself
 start_method         how workers are started: ``fork`` or ``spawn`` (a fork server's workers count as spawned)
 pin_thread           ``yes`` if a thread of a trainer pins batches, ``no`` if none was seen
 gpus                 number of GPUs that the job uses
@@ -71,6 +72,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
+from perfdoctor.knowledge.launchers import SPAWNED
 from perfdoctor.knowledge.libraries import (
     ADDED_UP,
     COMM_HOOK,
@@ -315,6 +317,9 @@ def _workers(recording: Recording, trainers: Trainers) -> Settings:
         ended_ns.get(worker.pid, recording.end_ns) - max(worker.started_ns, recording.start_ns) for worker in mine
     )
     found: Settings = {"workers": float(round(lived / watched / len(trainers)))}
+    ranks = [seen[pid] for pid, _ in trainers if pid in seen]
+    if sum(one.forked or SPAWNED in one.command for one in ranks) >= len(ranks) - 1 > 0:
+        found["ranks_started"] = "by the script"  # which may be the first of them itself
     if mine:
         found["start_method"] = "fork" if sum(worker.forked for worker in mine) > len(mine) / 2 else "spawn"
     return found

@@ -16,7 +16,6 @@ from perfdoctor.rules.transport import (
     OF_BYTES,
     OF_MESSAGES,
     has_several_hosts,
-    is_launched,
     mend_transport,
     ranks_of_host,
     started_ranks,
@@ -209,7 +208,7 @@ def _train_in_one_process(case: Case, cause: str) -> Iterator[Advice]:
         yield advise(
             "communication.one_process",
             world=ranks,
-            own_ranks=not is_launched(case),
+            own_ranks="ranks_started" in case.settings,
             threads_set=sets_threads(case),
         )
 

@@ -42,6 +42,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.one_by_one", line=line, share=share, pieces=pieces)
         case detours.INDEXED_LATE:
             return advise("detours.indexed_late", line=line, share=share, pieces=pieces)
+        case detours.ENLARGED:
+            return advise("detours.enlarged", line=line, share=share, pieces=pieces)
         case detours.UNCHANGED:
             return advise("detours.unchanged", line=line, share=share, pieces=pieces)
         case detours.COPIED:

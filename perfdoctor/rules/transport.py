@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
-from perfdoctor.knowledge.launchers import TORCH, Number, number_of
+from perfdoctor.knowledge.launchers import Number, number_of
 from perfdoctor.rules.case import Case
 
 # What shows an exchange of many bytes, and one of many messages.
@@ -63,12 +63,6 @@ def ranks_of_host(case: Case) -> int | None:
     """How many of them its host has."""
     number = _rank_number(case)
     return _read_count(case, environment.RANKS_OF_HOST) or (number and number.here)
-
-
-def is_launched(case: Case) -> bool:
-    """Whether a launcher like torchrun started the ranks, and not the script itself."""
-    number = _rank_number(case)
-    return number is not None and number.launcher is not TORCH
 
 
 def _rank_number(case: Case) -> Number | None:

@@ -59,6 +59,15 @@ def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def enlarged(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    layers = _and([one for one, _, _ in pieces])
+    return fix(
+        f"在 {line} 放大 {layers} 的输出，而不是放大它的输入",
+        f"{percent(share)} 的时间花在那里，还不包括它的反向传播：{layers} 对每个位置分别做同样的计算，"
+        "而放大对所有通道做同样的计算，两者先后可以互换。先算这一层，要处理的位置更少，要放大的通道通常也更少。",
+    )
+
+
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"保留 {line} 处 {_and([text for text, _, _ in pieces[:3]])} 的结果：它在每一步中都相同",

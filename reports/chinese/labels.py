@@ -155,9 +155,9 @@ def ranks(*, ranks: tuple[int, ...]) -> str:
     return f"rank {'、'.join(map(str, ranks))}"
 
 
-def times_as_fast(*, least: str, most: str) -> str:
+def times_as_fast(*, least: str, likely: str, most: str) -> str:
     if not least:
-        return f"速度最多为原来的 {most} 倍"
+        return f"速度可能为原来的 {likely} 倍，最多 {most} 倍" if likely else f"速度最多为原来的 {most} 倍"
     return f"速度为原来的 {most} 倍" if least == most else f"速度为原来的 {least} 到 {most} 倍"
 
 

@@ -18,6 +18,7 @@ NAMES = {
     "on_gpu": "在 GPU 上训练",
     "trainer_threads": "训练进程的线程数",
     "worker_threads": "加载 worker 的线程数",
+    "ranks_started": "rank 的启动者",
     "start_method": "worker 的启动方式",
     "pin_thread": "有线程锁页 batch",
     "exchange_policy": "指定各 rank 交换方式之处",

@@ -29,7 +29,7 @@ def more(
     else:
         why += f"：有 {needed} 个 worker 进程，训练进程就不用等待"
     if lost is not None:
-        why += f"。有 {lost:.2g} 秒总会损失：每次重新遍历加载器时，第一个批次没有 worker 能提前准备"
+        why += f"。每次重新遍历加载器时，第一个批次仍要等待：每一秒中有 {lost:.2g} 秒"
     why += f"。这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
     why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
     title = _titled(f"使用 {useful} 个 worker 进程", threads)
@@ -55,7 +55,7 @@ def take_over(
         f"与后者同时进行；现在{f'有 {now} 个' if now else '一个也没有'}"
     )
     title = _titled(f"在 {useful} 个 worker 进程中准备批次，而不是在循环里", threads)
-    moved = "" if loader else "。循环自己的代码在那里遍历一次数据，顺序和随机数不变"
+    moved = "" if loader else "。循环中遍历一次数据的代码放进 __iter__，连同它的顺序和随机数"
     moved += "，且在所有 worker 中相同" if moved and useful > 1 else ""
     return fix(title, f"{why}{moved}{_beside_workers(threads, tight, shared)}。")
 

@@ -92,6 +92,17 @@ def indexed_late(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def enlarged(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    layers = _and([one for one, _, _ in pieces])
+    return Fix(
+        f"Enlarge what {layers} puts out, and not what it is given, at {line}",
+        f"{percent(share)} of the time goes there, without the backward pass of it: {layers} does the same to each "
+        "position by itself, and what enlarges a map does the same to all its channels. Either may come first; before, "
+        "the layer has fewer positions to go through, and what it puts out mostly has fewer channels to enlarge.",
+        "\n".join(f"{new}  # in place of both" for _, new, _ in pieces),
+    )
+
+
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     shown, code = pieces[:_SHOWN], []
     for number, (text, key, put) in enumerate(shown):

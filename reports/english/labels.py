@@ -160,9 +160,9 @@ def ranks(*, ranks: tuple[int, ...]) -> str:
     return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
 
 
-def times_as_fast(*, least: str, most: str) -> str:
+def times_as_fast(*, least: str, likely: str, most: str) -> str:
     if not least:
-        return f"up to {most} times as fast"
+        return f"likely {likely}, at most {most} times as fast" if likely else f"up to {most} times as fast"
     return f"{most} times as fast" if least == most else f"{least} to {most} times as fast"
 
 

@@ -18,6 +18,7 @@ NAMES = {
     "on_gpu": "Trains on a GPU",
     "trainer_threads": "Threads per trainer",
     "worker_threads": "Threads per loader worker",
+    "ranks_started": "Ranks are started",
     "start_method": "How workers are started",
     "pin_thread": "Pins batches in a thread",
     "exchange_policy": "Says how ranks exchange",

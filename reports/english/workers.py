@@ -49,8 +49,8 @@ def more(
     else:
         why += f": with {counted(needed, 'worker')} the trainer would not wait"
     if lost is not None:
-        why += f". {lost:.2g} s are lost in any case: nobody makes the first batch of a `for batch in loader` ahead"
-    why += f". Now it has {now or 'none'}"
+        why += f". The first batch of each `for batch in loader` is waited for all the same: {lost:.2g} s of each"
+    why += f". Now it has {now or 'no worker'}"
     why += f" in this loader; the {beside} there are serve another" if beside else ""
     change = f"DataLoader(..., {_options(useful, pin=pin)})"
     if threads is None and divides and cores is None:
@@ -82,13 +82,13 @@ def take_over(
     place = f", most of it at {line}" if line else ""
     why = (
         f"In each second, the loop itself prepares batches for {busy:.2g} s{place}, and its other work takes {own:.2g} "
-        f"s. Workers would do the former in parallel with the latter; now it has {now or 'none'}"
+        f"s. Workers would do the former in parallel with the latter; now it has {now or 'no worker'}"
     )
     options = _options(useful, pin=pin)
     change = f"{_COLLATE}\nDataLoader(..., collate_fn=prepare, {options})" if loader else _made_in_turn(useful, options)
     title = f"Prepare batches in {counted(useful, 'loader worker')} instead of the loop"
     also_why, also = _beside_workers(threads, tight, shared)
-    moved = "" if loader else ". Its own lines make one pass over the data there, with their order and random numbers"
+    moved = "" if loader else ". Its lines for one pass over the data go into __iter__, with order and random numbers"
     moved += ", which have to be the same in all workers" if moved and useful > 1 else ""
     return Fix(_titled(title, threads), f"{why}{moved}{also_why}.", change + also)
 

@@ -54,11 +54,12 @@ def process(
     ended_s: float | None = None,
     forked: bool = False,
     uses_torch: bool | None = True,
+    command: str = "python",
     **variables: str,
 ) -> list[Sample]:
     """A process, and those variables of its environment that matter."""
     environment = json.dumps(variables or None)
-    seen = ProcessSeen(START, pid, parent, at(started_s), "python", forked, uses_torch, "python", environment)
+    seen = ProcessSeen(START, pid, parent, at(started_s), "python", forked, uses_torch, command, environment)
     return [seen] if ended_s is None else [seen, ProcessGone(at(ended_s), pid)]
 
 

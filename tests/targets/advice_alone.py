@@ -948,6 +948,11 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
     head, x = torch.nn.Linear(3, 4), torch.randn(2, 6, 3)
     late = last_value("detours.indexed_late", {"head": head, "x": x}, pieces=(("head", "x[:, -1]", ""),))
     assert torch.allclose(late, head(x)[:, -1])
+    F, maps, pixel = torch.nn.functional, torch.randn(2, 6, 4, 4), torch.nn.Conv2d(6, 3, 1)
+    for given in ("size=(9, 8), mode='bilinear', align_corners=False", "scale_factor=2"):
+        pieces = (("pixel", f"F.interpolate(pixel(maps), {given})", ""),)
+        first = last_value("detours.enlarged", {"F": F, "pixel": pixel, "maps": maps}, pieces=pieces)
+        assert torch.allclose(first, pixel(eval(f"F.interpolate(maps, {given})")), atol=1e-5)
     part = torch.arange(20.0).reshape(10, 2)
     drawn = run("detours.stacked", {"part": part, "filled": 5, "batch_size": 64}, pieces=(("self.rows", "", ""),))
     assert drawn["batch"].shape == (64, 2)

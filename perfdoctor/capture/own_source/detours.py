@@ -10,6 +10,7 @@ from perfdoctor.capture.own_source.attention import find_attention
 from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.derivatives import find_helpers, find_one_by_one
+from perfdoctor.capture.own_source.enlarged import find_enlarged, find_layers
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
 from perfdoctor.capture.own_source.syntax import (
@@ -32,6 +33,7 @@ from perfdoctor.knowledge.detours import (
     COPIES,
     DERIVES,
     DIMENSION,
+    ENLARGED,
     INDEXED_LATE,
     JOINED,
     JOINED_CUT,
@@ -76,6 +78,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
     layers, helpers = _layers(tree), find_helpers(tree)
     names: dict[int, str] = {}  # of functions, by what is written in them
     found: list[tuple[str, ast.stmt, ast.stmt, tuple[str, ...]]] = []
+    maps = find_layers(tree)
     for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
         inside = [node for node in written_in(scope, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
@@ -86,6 +89,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
         found += [(WRITTEN_OUT, first, last, what) for first, last, what in find_attention(inside)]
         for block in _blocks([scope, *inside]):
+            found += [(ENLARGED, first, last, what) for first, last, what in find_enlarged(block, maps)]
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
             found += [(ONE_BY_ONE, first, last, what) for first, last, what in find_one_by_one(block, helpers)]
     found += [(CARRIED, node, node, what) for node, what in find_carried(tree)]

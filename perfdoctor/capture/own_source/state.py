@@ -42,8 +42,7 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
         changed, filled = ({path for path, node in some} - made for some in (changes, filter(_fills, changes)))
         statements = [node for node in inside if isinstance(node, ast.stmt)]
         made_of = [node for node in statements if _is_made_of(node, changed) or _is_given(node, filled)]
-        while further := [node for node in statements if node not in made_of and _is_made_of(node, _given_by(made_of))]:
-            made_of += further
+        made_of += _made_further(set(statements) - set(made_of), made_of)
         used = {path for node in made_of for path in changed & _names(node)}
         made_of += [node for node in statements if any(_changed(one) in used for one in (node, *_targets(node)))]
         found |= {SourceState(file, node.lineno, node.end_lineno or node.lineno) for node in made_of}
@@ -52,6 +51,17 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
 
 def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else ()
+
+
+def _made_further(statements: Collection[ast.stmt], made_of: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """The statements that give a name to what is made of what others give names to, one after the other."""
+    found: list[ast.stmt] = []
+    left, given = set(statements), _given_by(made_of)
+    while further := [node for node in left if _is_made_of(node, given)]:
+        found += further
+        left -= set(further)
+        given = _given_by(further)
+    return found
 
 
 def _given_by(statements: Iterable[ast.stmt]) -> set[str]:

@@ -1,6 +1,7 @@
 """Settings of a job, from recordings with known contents; what stacks and threads do not show is absent, not denied."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,23 @@ def test_workers_are_counted_over_time(forked: bool) -> None:
     settings = read(samples, [(10, (20, 21, 22))])
     assert settings["workers"] == 2
     assert settings["start_method"] == ("fork" if forked else "spawn")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "by_script"),
+    [
+        ({"command": "python -c from multiprocessing.spawn import spawn_main", "forked": False}, None, True),
+        ({"forked": True}, None, True),
+        ({"forked": False}, {"forked": True}, True),  # the script itself is the first one
+        ({"command": "python train.py", "forked": False}, None, False),
+    ],
+)
+def test_ranks_that_the_script_starts_are_told_from_a_launchers(
+    first: dict[str, Any], second: dict[str, Any] | None, by_script: bool
+) -> None:
+    samples = [*jobs.process(10, **first, ended_s=10), *jobs.process(40, **(second or first), ended_s=10)]
+    assert ("ranks_started" in read(samples, [(10, ()), (40, ())])) is by_script
+    assert "ranks_started" not in read(samples, [(10, ())])
 
 
 def test_the_pinning_thread_is_known_by_torchs_own_name() -> None:

@@ -103,8 +103,16 @@ def test_sentences_are_told_from_code(change: str, prose: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "told"),
-    [(1.0, 1.004, ""), (1.0, 1.3, "up to 1.3 times as fast"), (1.2, 1.3, "1.2 to 1.3 times as fast")],
+    ("least", "likely", "most", "told"),
+    [
+        (1.0, None, 1.004, ""),
+        (1.0, None, 1.3, "up to 1.3 times as fast"),
+        (1.0, 1.3, 1.3, "up to 1.3 times as fast"),
+        (1.0, 1.3, 1.8, "likely 1.3, at most 1.8 times as fast"),
+        (1.0, 1.7, 1.8, "up to 1.8 times as fast"),
+        (1.0, 1.001, 1.8, "up to 1.8 times as fast"),
+        (1.2, 1.25, 1.3, "1.2 to 1.3 times as fast"),
+    ],
 )
-def test_a_gain_that_rounds_to_nothing_is_not_told(least: float, most: float, told: str) -> None:
-    assert gain_between(least, most) == told
+def test_a_gain_that_rounds_to_nothing_is_not_told(least: float, likely: float | None, most: float, told: str) -> None:
+    assert gain_between(least, most, likely) == told

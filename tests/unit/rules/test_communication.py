@@ -113,7 +113,11 @@ def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
     ("settings", "code", "threads"),
     [
         ({"env.RANK": "0", "env.WORLD_SIZE": "2"}, "torchrun --nproc-per-node=1 train.py", "OMP_NUM_THREADS"),
-        ({"threads_set": "1"}, "torch.multiprocessing.spawn(train, nprocs=1)", "torch.set_num_threads"),
+        (
+            {"threads_set": "1", "ranks_started": "by the script"},
+            "torch.multiprocessing.spawn(train, nprocs=1)",
+            "torch.set_num_threads",
+        ),
     ],
 )
 def test_one_process_is_started_as_the_ranks_were(settings: dict[str, str], code: str, threads: str) -> None:

@@ -285,3 +285,37 @@ def test_weights_of_attention_that_nobody_takes(statement: str, given: str | Non
     lines = "".join(f"    {line}\n" for line in statement.split("\n"))
     rows = [one for one in found("def forward(self, x):\n" + lines) if one[0] == "weights_unused"]
     assert rows == ([("weights_unused", "self.attn", given, "")] if given else [])
+
+
+HEAD = """
+class Head(nn.Module):
+    def __init__(self, width, classes):
+        self.head = nn.Conv2d(width, classes, {kernel})
+        self.up = nn.Upsample(scale_factor=2)
+    def forward(self, x, size):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "kernel", "told"),
+    [
+        ("return self.head(F.interpolate(x, size=size))", "1", "F.interpolate(self.head(x), size=size)"),
+        (
+            "x = F.interpolate(x, size)\n        return self.head(x)",
+            "kernel_size=1",
+            "F.interpolate(self.head(x), size)",
+        ),
+        ("x = self.up(x)\n        x = self.head(x)\n        return x + size", "1", "self.up(self.head(x))"),
+        # The layer mixes positions, the map is made smaller, or is needed as it is.
+        ("return self.head(F.interpolate(x, size=size))", "3", ""),
+        ("return self.head(F.interpolate(x, size=size))", "1, stride=2", ""),
+        ("return self.head(F.interpolate(x, scale_factor=0.5))", "1", ""),
+        ("x = F.interpolate(x, size)\n        y = self.head(x)\n        return x, y", "1", ""),
+        ("x = F.interpolate(x, size)\n        return torch.relu(self.head(torch.relu(x)))", "1", ""),
+    ],
+)
+def test_maps_that_are_enlarged_before_a_layer_that_takes_each_position_by_itself(
+    body: str, kernel: str, told: str
+) -> None:
+    assert found(HEAD.format(body=body, kernel=kernel)) == ([("enlarged", "self.head", told, "")] if told else [])

@@ -44,6 +44,8 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.indexed_late", line=line, share=share, pieces=pieces)
         case detours.ENLARGED:
             return advise("detours.enlarged", line=line, share=share, pieces=pieces)
+        case detours.TURNED:
+            return advise("detours.turned", line=line, share=share, pieces=pieces)
         case detours.UNCHANGED:
             return advise("detours.unchanged", line=line, share=share, pieces=pieces)
         case detours.COPIED:

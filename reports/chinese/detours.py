@@ -68,6 +68,15 @@ def enlarged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def turned(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    losses = _and([one for one, _, _ in pieces])
+    return fix(
+        f"在 {line} 按类别在内存中的排列交给 {losses}",
+        f"{percent(share)} 的时间花在那里，还不包括它的反向传播：转到第二维之后，同一位置的各个分数相隔很远，"
+        "要跳着读。展平成一个长批次的行，它们就彼此相邻；损失不变（分数为三维时）。",
+    )
+
+
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"保留 {line} 处 {_and([text for text, _, _ in pieces[:3]])} 的结果：它在每一步中都相同",

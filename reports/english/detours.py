@@ -103,6 +103,17 @@ def enlarged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def turned(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    losses = _and([one for one, _, _ in pieces])
+    return Fix(
+        f"Give {losses} the classes as they lie in memory, at {line}",
+        f"{percent(share)} of the time goes there, without the backward pass of it: turned into the second dimension, "
+        "the scores of one position lie far apart, and are gone through in jumps. As rows of one long batch they lie "
+        "beside each other; the loss is the same (of scores with three dimensions).",
+        "\n".join(f"{new}  # in place of the call" for _, new, _ in pieces),
+    )
+
+
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     shown, code = pieces[:_SHOWN], []
     for number, (text, key, put) in enumerate(shown):

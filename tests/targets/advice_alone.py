@@ -948,6 +948,11 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
     head, x = torch.nn.Linear(3, 4), torch.randn(2, 6, 3)
     late = last_value("detours.indexed_late", {"head": head, "x": x}, pieces=(("head", "x[:, -1]", ""),))
     assert torch.allclose(late, head(x)[:, -1])
+    scores, classes = torch.randn(2, 5, 7), torch.randint(7, (2, 5))
+    pieces = (("F.cross_entropy", "F.cross_entropy(scores.flatten(0, 1), classes.flatten())", ""),)
+    names = {"F": torch.nn.functional, "scores": scores, "classes": classes}
+    turned = last_value("detours.turned", names, pieces=pieces)
+    assert torch.allclose(turned, torch.nn.functional.cross_entropy(scores.transpose(1, 2), classes))
     F, maps, pixel = torch.nn.functional, torch.randn(2, 6, 4, 4), torch.nn.Conv2d(6, 3, 1)
     for given in ("size=(9, 8), mode='bilinear', align_corners=False", "scale_factor=2"):
         pieces = (("pixel", f"F.interpolate(pixel(maps), {given})", ""),)

@@ -11,6 +11,7 @@ from perfdoctor.capture.own_source.calls import text_of
 from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.derivatives import find_helpers, find_one_by_one
 from perfdoctor.capture.own_source.enlarged import find_enlarged, find_layers
+from perfdoctor.capture.own_source.losses import find_losses, find_turned
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
 from perfdoctor.capture.own_source.syntax import (
@@ -48,6 +49,7 @@ from perfdoctor.knowledge.detours import (
     ONES_OF_INDEX,
     PRODUCTS,
     STACKED,
+    TURNED,
     TWO_PASSES,
     UNCACHED,
     WEIGHTS_SWITCH,
@@ -78,12 +80,14 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
     layers, helpers = _layers(tree), find_helpers(tree)
     names: dict[int, str] = {}  # of functions, by what is written in them
     found: list[tuple[str, ast.stmt, ast.stmt, tuple[str, ...]]] = []
-    maps = find_layers(tree)
+    maps, losses = find_layers(tree), find_losses(tree)
     for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
         inside = [node for node in written_in(scope, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
         ones = _ones(inside)
         found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers, ones)]
+        values = [(node, value) for node in inside if (value := _simple(node)) is not None]
+        found += [(TURNED, node, node, what) for node, value in values for what in find_turned(value, losses)]
         found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
         found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]

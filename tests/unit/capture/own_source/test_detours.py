@@ -319,3 +319,24 @@ def test_maps_that_are_enlarged_before_a_layer_that_takes_each_position_by_itsel
     body: str, kernel: str, told: str
 ) -> None:
     assert found(HEAD.format(body=body, kernel=kernel)) == ([("enlarged", "self.head", told, "")] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("F.cross_entropy(scores.transpose(1, 2), y)", "F.cross_entropy(scores.flatten(0, 1), y.flatten())"),
+        (
+            "F.cross_entropy(net(x).permute(0, 2, 1), x[:, 1:], ignore_index=0)",
+            "F.cross_entropy(net(x).flatten(0, 1), x[:, 1:].flatten(), ignore_index=0)",
+        ),
+        ("criterion(scores.transpose(2, 1), y)", "criterion(scores.flatten(0, 1), y.flatten())"),
+        # Positions keep their losses, there are as many of them as classes, or it is another loss.
+        ("F.cross_entropy(scores.transpose(1, 2), y, reduction='none')", ""),
+        ("F.cross_entropy(scores.transpose(0, 1), y)", ""),
+        ("F.mse_loss(scores.transpose(1, 2), y)", ""),
+        ("F.cross_entropy(scores, y)", ""),
+    ],
+)
+def test_classes_that_are_turned_to_where_they_do_not_lie(call: str, told: str) -> None:
+    source = f"criterion = nn.CrossEntropyLoss()\ndef train():\n    loss = {call}\n    loss.backward()\n"
+    assert found(source) == ([("turned", call.partition("(")[0], told, "")] if told else [])

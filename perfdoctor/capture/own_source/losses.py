@@ -1,0 +1,50 @@
+"""Where a loss over classes is given a view that turns the classes to where they do not lie in memory."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from perfdoctor.capture.own_source.syntax import calls_in
+from perfdoctor.knowledge.detours import LAYERS_OF_CLASSES, LOSSES_OF_CLASSES, SWAPS_SECOND
+from perfdoctor.results.edits import last_name
+
+_REDUCED = ("'mean'", "'sum'")
+
+
+def find_losses(tree: ast.Module) -> Collection[str]:
+    """Places of losses over classes, ``self.loss`` or ``criterion``, that are given nothing but a reduction."""
+    return {
+        ast.unparse(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if last_name(node.value.func) in LAYERS_OF_CLASSES and _is_reduced(node.value)
+        for target in node.targets
+    }
+
+
+def find_turned(value: ast.expr, losses: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Losses of a batch of sequences in an expression, by which the second dimension is the classes: what, and how.
+
+    Args:
+        value: the expression.
+        losses: places of losses.
+    """
+    for call in calls_in(value):
+        match call:
+            case ast.Call(func=function, args=[ast.Call(func=ast.Attribute(value=scores, attr=way), args=by), targets]):
+                known = last_name(function) in LOSSES_OF_CLASSES or ast.unparse(function) in losses
+                if known and (way, ", ".join(map(ast.unparse, by))) in SWAPS_SECOND and _is_reduced(call):
+                    given = [f"{_whole(scores)}.flatten(0, 1)", f"{_whole(targets)}.flatten()"]
+                    given += map(ast.unparse, call.keywords)
+                    yield ast.unparse(function), f"{ast.unparse(function)}({', '.join(given)})"
+
+
+def _whole(value: ast.expr) -> str:
+    text = ast.unparse(value)
+    return text if isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else f"({text})"
+
+
+def _is_reduced(call: ast.Call) -> bool:
+    """Whether the losses of all positions become one number."""
+    return all(ast.unparse(one.value) in _REDUCED for one in call.keywords if one.arg == "reduction")

@@ -86,7 +86,7 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
         ones = _ones(inside)
         found += [(way, node, node, what) for node in inside for way, what in _of_statement(node, layers, ones)]
-        values = [(node, value) for node in inside if (value := _simple(node)) is not None]
+        values = [(node, value) for node in inside if (value := _simple(node)) is not None] if losses else []
         found += [(TURNED, node, node, what) for node, value in values for what in find_turned(value, losses)]
         found += [(COPIED, node, node, of) for node in inside if (of := _copied(node, scope)) is not None]
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]

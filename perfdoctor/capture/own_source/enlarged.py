@@ -51,6 +51,8 @@ def find_enlarged(block: Sequence[ast.stmt], layers: Layers) -> Iterator[tuple[a
         block: statements in their order.
         layers: of the file.
     """
+    if not layers.pointwise:
+        return
     for statement in block:
         for layer, given in _calls(statement, layers):
             if (enlarging := _enlarging(given, layers)) is not None:

@@ -13,8 +13,9 @@ _REDUCED = ("'mean'", "'sum'")
 
 
 def find_losses(tree: ast.Module) -> Collection[str]:
-    """Places of losses over classes, ``self.loss`` or ``criterion``, that are given nothing but a reduction."""
-    return {
+    """How losses over classes are called: ``F.cross_entropy``, and the places of layers, ``self.loss``."""
+    functions = {ast.unparse(call.func) for call in calls_in(tree) if last_name(call.func) in LOSSES_OF_CLASSES}
+    return functions | {
         ast.unparse(target)
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
@@ -28,13 +29,13 @@ def find_turned(value: ast.expr, losses: Collection[str]) -> Iterator[tuple[str,
 
     Args:
         value: the expression.
-        losses: places of losses.
+        losses: how they are called.
     """
     for call in calls_in(value):
         match call:
             case ast.Call(func=function, args=[ast.Call(func=ast.Attribute(value=scores, attr=way), args=by), targets]):
-                known = last_name(function) in LOSSES_OF_CLASSES or ast.unparse(function) in losses
-                if known and (way, ", ".join(map(ast.unparse, by))) in SWAPS_SECOND and _is_reduced(call):
+                swapped = (way, ", ".join(map(ast.unparse, by))) in SWAPS_SECOND
+                if swapped and ast.unparse(function) in losses and _is_reduced(call):
                     given = [f"{_whole(scores)}.flatten(0, 1)", f"{_whole(targets)}.flatten()"]
                     given += map(ast.unparse, call.keywords)
                     yield ast.unparse(function), f"{ast.unparse(function)}({', '.join(given)})"

@@ -175,9 +175,13 @@ def gain_between(least: float, most: float, likely: float | None = None) -> str:
     low, high, nothing = times(least), times(most), times(1.0)
     if high == nothing:
         return ""
-    much_less = likely is not None and times(likely) != nothing and 1 - 1 / likely < _MUCH_OF_MOST * (1 - 1 / most)
-    middle = times(likely) if likely is not None and much_less else ""
-    return label("times_as_fast", least="" if low == nothing else low, likely=middle, most=high)
+    middle = times(likely) if likely is not None and 1 - 1 / likely < _MUCH_OF_MOST * (1 - 1 / most) else nothing
+    return label(
+        "times_as_fast",
+        least="" if low == nothing else low,
+        likely="" if middle == nothing else middle,
+        most=high,
+    )
 
 
 def _alike(one: LookAlike) -> RuledOut:

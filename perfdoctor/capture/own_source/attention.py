@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.syntax import factors_of, only_target
+from perfdoctor.capture.own_source.syntax import factors_of, names_read, only_target
 from perfdoctor.knowledge.detours import BATCHED_PRODUCTS, SOFTMAX, TURNS
 from perfdoctor.results.edits import last_name
 
@@ -61,8 +61,7 @@ def find_attention(statements: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, a
 def _reads(statements: Iterable[ast.stmt], names: Collection[str]) -> int:
     """How often statements read names, without the statements that they are made of: these are others."""
     parts = (child for one in statements for child in ast.iter_child_nodes(one) if not isinstance(child, ast.stmt))
-    nodes = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name))
-    return sum(node.id in names and isinstance(node.ctx, ast.Load) for node in nodes)
+    return sum(name in names for part in parts for name in names_read(ast.walk(part)))
 
 
 def _made_by(node: ast.AST, known: dict[str, _Made], statement: ast.stmt) -> _Made | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.syntax import Function, targets_of
+from perfdoctor.capture.own_source.syntax import Function, pairs_of
 from perfdoctor.knowledge.detours import DERIVES
 from perfdoctor.results.edits import last_name
 
@@ -73,14 +73,9 @@ def find_one_by_one(
 
 def _derivatives(statement: ast.stmt, helpers: Mapping[str, _Helper]) -> list[_Derivative]:
     """The derivatives that a statement gives names, if it does nothing else."""
-    value = statement.value if isinstance(statement, ast.Assign) else None
-    targets = targets_of(statement)
-    if value is None or len(targets) != 1:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return []
-    pairs = [(targets[0], value)]
-    if isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
-        pairs = list(zip(targets[0].elts, value.elts, strict=False))
-    found = [_derivative(target, one, helpers) for target, one in pairs]
+    found = [_derivative(target, one, helpers) for target, one in pairs_of(statement)]
     known = [one for one in found if one is not None]
     return known if len(known) == len(found) else []
 

@@ -20,6 +20,7 @@ from perfdoctor.capture.own_source.syntax import (
     Loop,
     Place,
     factors_of,
+    given_to_attributes,
     names_in,
     names_stored,
     only_target,
@@ -77,10 +78,11 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
     Raises:
         RecursionError: it has expressions of thousands of terms.
     """
-    layers, helpers = _layers(tree), find_helpers(tree)
+    given = given_to_attributes(tree)
+    layers, helpers = _layers(given), find_helpers(tree)
     names: dict[int, str] = {}  # of functions, by what is written in them
     found: list[tuple[str, ast.stmt, ast.stmt, tuple[str, ...]]] = []
-    maps, losses = find_layers(tree), find_losses(tree)
+    maps, losses = find_layers(given), find_losses(tree)
     for scope in (node for node in ast.walk(tree) if isinstance(node, ast.Module | Function)):
         inside = [node for node in written_in(scope, but=RUN_ELSEWHERE) if isinstance(node, ast.stmt)]
         names |= {id(node): getattr(scope, "name", "<module>") for node in inside}
@@ -246,18 +248,14 @@ def _ones(inside: Sequence[ast.stmt]) -> Mapping[str, str]:
     return {name: index for name, index in found.items() if stored.count(name) == 1}
 
 
-def _layers(tree: ast.Module) -> Mapping[str, ast.Call]:
-    """The places of layers, ``self.head``, that do the same to each position, with what makes them."""
+def _layers(given: Mapping[str, Sequence[ast.expr | None]]) -> Mapping[str, ast.Call]:
+    """Of the attributes that are given values the layers that do the same to each position, with what makes them."""
     found: dict[str, ast.Call] = {}
-    others = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and isinstance(target := only_target(node), ast.Attribute):
-            call = _simple(node)
-            if isinstance(call, ast.Call) and last_name(call.func) in BY_POSITION:
-                found[ast.unparse(target)] = call
-            else:
-                others.add(ast.unparse(target))
-    return {name: call for name, call in found.items() if name not in others}
+    for place, values in given.items():
+        calls = [one for one in values if isinstance(one, ast.Call) and last_name(one.func) in BY_POSITION]
+        if len(calls) == len(values):
+            found[place] = calls[-1]
+    return found
 
 
 def _has_bias(layer: ast.Call) -> bool:

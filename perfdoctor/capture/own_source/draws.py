@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.syntax import Function, Loop, full_names
+from perfdoctor.capture.own_source.syntax import Function, Loop, full_names, pairs_of
 from perfdoctor.knowledge.libraries import (
     DRAWING_TRANSFORM,
     DRAWS,
@@ -102,7 +102,7 @@ class _DrawReader:
             last_name(target)
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
-            for target, value in _pairs(node)
+            for target, value in pairs_of(node)
             if any(isinstance(one, ast.Call) and makes(self._path(one.func)) for one in ast.walk(value))
         } - {""}
 
@@ -115,16 +115,6 @@ class _DrawReader:
         if not isinstance(function, ast.Name) or function.id not in self._imported:
             return ""
         return ".".join([self._imported[function.id], *reversed(names)])
-
-
-def _pairs(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What gets a value, and which: ``config, rng = Config(), default_rng()`` gives two."""
-    value = statement.value
-    for target in statement.targets:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            yield from zip(target.elts, value.elts, strict=True)
-        else:
-            yield target, value
 
 
 def _draws_when_called(path: str) -> bool:

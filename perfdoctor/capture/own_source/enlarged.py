@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import pairwise
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.syntax import calls_in, only_target
+from perfdoctor.capture.own_source.syntax import calls_in, names_read, only_target
 from perfdoctor.knowledge.detours import BY_PIXEL, ENLARGES, ENLARGING_LAYERS
 from perfdoctor.results.edits import last_name
 
@@ -27,21 +27,24 @@ class Layers(NamedTuple):
     enlarging: Collection[str]
 
 
-def find_layers(tree: ast.Module) -> Layers:
-    """Places that are given such layers and nothing else."""
-    pointwise, enlarging, others = set[str](), set[str](), set[str]()
-    for node in ast.walk(tree):
-        target = only_target(node) if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Attribute):
-            continue
-        call, place = node.value, ast.unparse(target)
-        if isinstance(call, ast.Call) and last_name(call.func) in BY_PIXEL and _has_kernel_of_one(call):
-            pointwise.add(place)
-        elif isinstance(call, ast.Call) and last_name(call.func) in ENLARGING_LAYERS:
-            enlarging.add(place)
-        else:
-            others.add(place)
-    return Layers(pointwise - others - enlarging, enlarging - others - pointwise)
+def find_layers(given: Mapping[str, Sequence[ast.expr | None]]) -> Layers:
+    """Places that are given such layers and nothing else.
+
+    Args:
+        given: all values that attributes are given.
+    """
+    return Layers(
+        {place for place, values in given.items() if all(map(_is_pointwise, values))},
+        {place for place, values in given.items() if all(map(_is_enlarging, values))},
+    )
+
+
+def _is_pointwise(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in BY_PIXEL and _has_kernel_of_one(value)
+
+
+def _is_enlarging(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in ENLARGING_LAYERS
 
 
 def find_enlarged(block: Sequence[ast.stmt], layers: Layers) -> Iterator[tuple[ast.stmt, ast.stmt, tuple[str, str]]]:
@@ -64,9 +67,9 @@ def find_enlarged(block: Sequence[ast.stmt], layers: Layers) -> Iterator[tuple[a
         if not isinstance(target, ast.Name) or enlarging is None:
             continue
         later = [second, *block[number + 2 :]] if not _is_stored(target.id, second) else [second]
-        loads = sum(_loads(target.id, statement) for statement in later)
+        reads = [name for statement in later for name in names_read(ast.walk(statement))].count(target.id)
         for layer, given in _calls(second, layers):
-            if loads == 1 and isinstance(given, ast.Name) and given.id == target.id:
+            if reads == 1 and isinstance(given, ast.Name) and given.id == target.id:
                 yield first, second, _the_other_way_round(layer, enlarging)
 
 
@@ -98,13 +101,6 @@ def _the_other_way_round(layer: ast.Call, enlarging: ast.Call) -> tuple[str, str
 
 def _is_stored(name: str, statement: ast.stmt) -> bool:
     return isinstance(target := only_target(statement), ast.Name) and target.id == name
-
-
-def _loads(name: str, statement: ast.stmt) -> int:
-    return sum(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        for node in ast.walk(statement)
-    )
 
 
 def _has_kernel_of_one(call: ast.Call) -> bool:

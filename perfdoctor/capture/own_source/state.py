@@ -35,7 +35,7 @@ def find_stateful(file: str, tree: ast.Module) -> list[SourceState]:
     found: set[SourceState] = set()
     for loop in (node for node in ast.walk(tree) if isinstance(node, Loop)):
         inside = [*written_in(loop, but=RUN_ELSEWHERE)]  # what runs in each round
-        made = {ast.unparse(node) for node in inside if _gets_a_value(node)}
+        made = _given_in(inside)
         changes = [
             (path, node) for node in inside if (path := _changed(node)) and path.partition(".")[0] not in imported
         ]
@@ -66,18 +66,12 @@ def _made_further(statements: Collection[ast.stmt], made_of: Iterable[ast.stmt])
 
 def _given_by(statements: Iterable[ast.stmt]) -> set[str]:
     """The variables and attributes that get a value in some assignments."""
-    return {
-        ast.unparse(node)
-        for statement in statements
-        for target in _targets(statement)
-        for node in ast.walk(target)
-        if _gets_a_value(node)
-    }
+    return _given_in(node for statement in statements for target in _targets(statement) for node in ast.walk(target))
 
 
-def _gets_a_value(node: ast.AST) -> bool:
-    """Whether it is a name or an attribute that gets another value."""
-    return isinstance(node, Place) and isinstance(node.ctx, ast.Store)
+def _given_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """Of some nodes the names and attributes that get another value."""
+    return {ast.unparse(node) for node in nodes if isinstance(node, Place) and isinstance(node.ctx, ast.Store)}
 
 
 def _changed(node: ast.AST) -> str:

@@ -22,6 +22,11 @@ def names_stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
     return (one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
+def names_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Of some nodes the names whose values are taken, each as often as it is."""
+    return (one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+
+
 def names_in(node: ast.AST) -> set[str]:
     """All names in an expression or a statement."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
@@ -36,6 +41,25 @@ def targets_of(statement: ast.AST) -> list[ast.expr]:
     """What a statement gives values to, as an assignment or a loop does; nothing where it gives none."""
     found = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
     return [target for target in found if target is not None]
+
+
+def pairs_of(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What gets a value, and which: ``config, rng = Config(), default_rng()`` gives two."""
+    value = statement.value
+    for target in statement.targets:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            yield from zip(target.elts, value.elts, strict=True)
+        else:
+            yield target, value
+
+
+def given_to_attributes(tree: ast.Module) -> dict[str, list[ast.expr | None]]:
+    """The places ``self.head`` that are the only target of assignments, with all values; None where one has none."""
+    found: dict[str, list[ast.expr | None]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target := only_target(node), ast.Attribute):
+            found.setdefault(ast.unparse(target), []).append(node.value)
+    return found
 
 
 def names_given(statement: ast.AST) -> set[str]:

@@ -12,6 +12,7 @@ from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verd
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.rules import find
+from perfdoctor.rules.arithmetic import is_pipeline
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.confidence import agreement, most_confidence, share_ranges, surest
 from perfdoctor.rules.gains import freed
@@ -92,7 +93,7 @@ def _verdict(
         by_turns = late is None and imbalance(case.late) >= thresholds.MIN_UNEQUAL
         promised = freed(sum(case.late.values())) if late is not None or by_turns else 1.0
         if by_turns:
-            summary = say("verdict.changing_ranks", slowdown=promised)
+            summary = say("verdict.changing_ranks", slowdown=promised, stages=is_pipeline(case))
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,

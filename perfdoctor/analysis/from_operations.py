@@ -69,7 +69,7 @@ def _summary(found: WhatIf, table: OperationTable) -> Message:
         return say("verdict.slow_rank", rank=found.culprit, slowdown=found.slowdown)
     if found.kind == "stage":
         return say("verdict.heavy_stage", stage=found.culprit, ranks=_ranks(found, table), slowdown=found.slowdown)
-    return say("verdict.changing_ranks", slowdown=found.slowdown)
+    return say("verdict.changing_ranks", slowdown=found.slowdown, stages=False)
 
 
 def _ranks(found: WhatIf, table: OperationTable) -> tuple[int, ...]:

@@ -100,6 +100,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
             **(profiled.lines if profiled.covers(accounts) else {}),
             **{cause: by_function(lines) for cause, lines in own.items() if lines},
         },
+        line_parts={cause: lines.fractions() for cause, lines in own.items()},
         below={cause: below(lines, under) for cause, lines in own.items()},
         library_calls={cause: named_calls(lines, job.stacks.calls_below_lines) for cause, lines in own.items()},
         python_lines={cause: by_function(without_torch(lines, under)) for cause, lines in own.items()},

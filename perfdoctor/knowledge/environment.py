@@ -11,8 +11,9 @@ from perfdoctor.knowledge.launchers import LAUNCHERS
 # Every launch waits until its kernel has ended (CUDA programming guide).
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
 # For debugging, and slow: each with the values with which it is; none where any is that switches it on.
+CHECKS_COLLECTIVES = "TORCH_DISTRIBUTED_DEBUG"
 DEBUGGING: dict[str, tuple[str, ...]] = {
-    "TORCH_DISTRIBUTED_DEBUG": ("detail",),  # INFO only logs
+    CHECKS_COLLECTIVES: ("detail",),  # INFO only logs
     "PYTHONDEVMODE": (),
     "PYTHONTRACEMALLOC": (),
     "PYTHONMALLOC": ("debug", "malloc_debug", "pymalloc_debug"),

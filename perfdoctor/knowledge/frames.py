@@ -93,7 +93,7 @@ class FrameMeaning(NamedTuple):
 
     Attributes:
         file: matched against the end of the frame's path.
-        functions: names without classes; empty for any.
+        functions: names without classes or with them; empty for any.
         phase: one of ``PHASES``; "" where the row says nothing of it.
         detail: a finer location inside it, see ``perfdoctor.timeline.code_location.CodeLocation``.
     """
@@ -105,7 +105,8 @@ class FrameMeaning(NamedTuple):
 
     def matches(self, frame: Frame) -> bool:
         """Whether the row is about this frame."""
-        return (not self.functions or frame.simple_name in self.functions) and self.file.search(frame.file) is not None
+        named = not self.functions or frame.simple_name in self.functions or frame.function in self.functions
+        return named and self.file.search(frame.file) is not None
 
 
 def meaning(file: str, functions: str, phase: str, detail: str = "") -> FrameMeaning:
@@ -113,7 +114,7 @@ def meaning(file: str, functions: str, phase: str, detail: str = "") -> FrameMea
 
     Args:
         file: the end of a path, from the beginning of a name of a folder or file on, as a regular expression.
-        functions: names without classes, separated by spaces; "" for any.
+        functions: separated by spaces; "" for any. Classes are known from Python 3.11 on.
         phase: as in ``FrameMeaning``.
         detail: as in ``FrameMeaning``.
 
@@ -128,8 +129,7 @@ _LIGHTNING = r"(?:lightning/(?:fabric|pytorch)|lightning_fabric|pytorch_lightnin
 INSTALLED = r"(?:site|dist)-packages"
 
 SAVING = (
-    # torch.save
-    meaning(r"torch/serialization\.py", "save _save _legacy_save", "saving"),
+    meaning(r"torch/serialization\.py", "save _save _legacy_save", "saving"),  # torch.save
     # torch.distributed.checkpoint (DCP)
     meaning(r"torch/distributed/checkpoint/.*\.py", "", "saving"),
     # ZeroRedundancyOptimizer.consolidate_state_dict, FSDP.optim_state_dict and what FSDP does in a model's state_dict()

@@ -70,6 +70,10 @@ USES: tuple[Use, ...] = (
     _use("parallel", FULLY_SHARD, r"torch/distributed/(?:fsdp/_fully_shard|_composable/fsdp)/.*\.py"),
     _use("parallel", FSDP, r"torch/distributed/fsdp/[^/]+\.py"),
     _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
+    # torch.distributed.pipelining, Megatron's and DeepSpeed's schedules: stages of a model on several ranks
+    _use("pipeline", "yes", r"torch/distributed/pipelining/\w+\.py"),
+    _use("pipeline", "yes", r"megatron/core/pipeline_parallel/\w+\.py"),
+    _use("pipeline", "yes", rf"{INSTALLED}/deepspeed/runtime/pipe/\w+\.py"),
     # torch.distributed.tensor.parallel, which transformers use too
     _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
     _use("tensor_parallel", "yes", rf"{INSTALLED}/transformers/integrations/tensor_parallel\.py"),

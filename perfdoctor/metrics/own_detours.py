@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from perfdoctor.causes import CAUSES, INPUT_PREPROCESSING, KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.causes import (
+    CAUSES,
+    DATA_TRANSFER,
+    INPUT_PREPROCESSING,
+    KERNEL_LAUNCH,
+    LOG_WRITE,
+    MODEL_COMPUTE,
+    PYTHON_OVERHEAD,
+)
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.detours import (
     BY_FRAMES,
@@ -26,8 +34,8 @@ from perfdoctor.recording.own_source import SourceDetour, by_line
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import Stacks
 
-# Causes that are work of the trainer's own, in which it is known at which lines it is done.
-_WORK = (PYTHON_OVERHEAD, MODEL_COMPUTE, INPUT_PREPROCESSING, KERNEL_LAUNCH)
+# Causes that detours can lie in: it is known at which lines of the trainer's own they are.
+_WORK = (PYTHON_OVERHEAD, MODEL_COMPUTE, INPUT_PREPROCESSING, KERNEL_LAUNCH, DATA_TRANSFER, LOG_WRITE)
 
 
 class Piece(NamedTuple):

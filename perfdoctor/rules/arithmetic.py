@@ -27,6 +27,7 @@ from perfdoctor.timeline.amounts import Amounts
 
 
 def _compute_otherwise(case: Case) -> Iterator[Advice]:
+    yield from fill_the_pipeline(case)
     yield from _give_equal_work(case)
     double = case.number("double_precision") or 0.0
     if double >= thresholds.MIN_SHARE:
@@ -157,7 +158,7 @@ def _keep_memory(case: Case) -> Iterator[Advice]:
 
 def _give_equal_work(case: Case) -> Iterator[Advice]:
     """The same work for all ranks, where they wait for those that have more of it: for one, or by turns."""
-    if not is_unequal(case):
+    if not is_unequal(case) or is_pipeline(case):
         return
     waits = Amounts.summed(trainer.waited_for for trainer in case.trainers)
     rank = next((rank for rank, waited in waits.items() if waited >= thresholds.STRAGGLER * waits.total), None)
@@ -183,6 +184,18 @@ def _uses_pool(case: Case, threads: int) -> bool:
     if threads == 1:
         return True
     return main is not None and cores is not None and cores >= thresholds.POOL_AT_WORK * threads * main
+
+
+def fill_the_pipeline(case: Case) -> Iterator[Advice]:
+    """For ranks that pass on what they compute, and wait for those that compute."""
+    if is_pipeline(case) and is_unequal(case):
+        way = str(case.settings.get("parallel", ""))
+        yield advise("gpu.more_micro_batches", waiting=imbalance(case.late), way=way)
+
+
+def is_pipeline(case: Case) -> bool:
+    """Whether ranks have layers of their own, each as a stage: they wait for each other by turns."""
+    return case.settings.get("pipeline") == "yes"
 
 
 def is_unequal(case: Case) -> bool:

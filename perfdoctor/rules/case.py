@@ -78,6 +78,7 @@ class Case:
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.
         lines: functions of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)`` with the
             function's hottest line and the whole function's fraction.
+        line_parts: the lines by themselves, likewise: cause id to line to fraction.
         below: what was innermost while those lines were on the stack, by cause id: package to fraction, "" for code of
             the job's own.
         library_calls: what those lines call of libraries other than torch, likewise: ``(package function, fraction)``.
@@ -110,6 +111,7 @@ class Case:
     settings: Mapping[str, str | float] = field(default_factory=dict)
     paths: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    line_parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     below: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     library_calls: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)

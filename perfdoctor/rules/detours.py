@@ -46,6 +46,10 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.enlarged", line=line, share=share, pieces=pieces)
         case detours.TURNED:
             return advise("detours.turned", line=line, share=share, pieces=pieces)
+        case detours.ALL_PAIRS:
+            return advise("detours.all_pairs", line=line, share=share, pieces=pieces)
+        case detours.PAIRS_FORWARD:
+            return advise("detours.pairs_forward", line=line, share=share, pieces=pieces)
         case detours.UNCHANGED:
             return advise("detours.unchanged", line=line, share=share, pieces=pieces)
         case detours.COPIED:
@@ -64,6 +68,12 @@ def _advice(one: CostlyDetour) -> Advice:
             return advise("detours.checked", line=line, share=share, pieces=pieces)
         case detours.FORMATTED:
             return advise("detours.formatted", line=line, share=share, pieces=pieces)
+        case detours.ACTIVATION:
+            return advise("detours.activation", line=line, share=share, pieces=pieces)
+        case detours.PROXIED:
+            return advise("detours.proxied", line=line, share=share, pieces=pieces)
+        case detours.ROTATED:
+            return advise("detours.rotated", line=line, share=share, pieces=pieces)
         case detours.UNCACHED:
             return advise("detours.uncached", line=line, share=share, pieces=pieces)
         case detours.COMPUTED_AGAIN:

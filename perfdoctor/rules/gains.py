@@ -17,7 +17,7 @@ import perfdoctor.rules.input_estimates as input_estimates
 import perfdoctor.rules.optimizer as optimizer
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.detours import FREED
+from perfdoctor.knowledge.detours import ALL_PAIRS, FREED
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.neighbours import with_queueing
@@ -90,6 +90,7 @@ GAINS: Mapping[str, Estimate] = {
     "helpers.send_arrays": estimates.UP_TO_ALL,
     # Python.
     "optimizer.on_gpu": estimates.value("share", 0.0),
+    "left_on.no_collective_checks": estimates.without_collective_checks,
     "left_on.record_few_steps": estimates.without_profiling,
     "left_on.stop_tracer": estimates.without_tracer,
     "left_on.stop_tracing_memory": estimates.without_tracing,
@@ -106,6 +107,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.cheaper_python": estimates.of_functions,
     "detours.computed_again": estimates.by_computing_once,
     **{f"detours.{way}": estimates.without_detour(freed) for way, freed in FREED.items()},
+    f"detours.{ALL_PAIRS}": estimates.without_pairs,
     "interpreter.larger_operations": estimates.of_called_line,
     "interpreter.without_loop": estimates.of_loop,
     "interpreter.whole_sequence": estimates.of_sequence,
@@ -199,7 +201,7 @@ GAINS: Mapping[str, Estimate] = {
     "all_to_all.smaller_groups": exchange_estimates.by_smaller_all_to_all,
     "all_to_all.compute_meanwhile": estimates.UP_TO_ALL,
     # What a GPU works at.
-    "gpu.more_micro_batches": estimates.value("waiting", 0.0),
+    "gpu.more_micro_batches": estimates.half_of_waiting,
     "gpu.checkpoint_less": estimates.without_checkpoints,
     "gpu.checkpoint_selectively": estimates.value("again", 0.5),
     "gpu.larger_batch": estimates.UP_TO_ALL,

@@ -13,11 +13,10 @@ from perfdoctor.causes import (
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.messages import say
-from perfdoctor.rules.arithmetic import detach_unused, freeze_rest, is_unequal, pad_less
+from perfdoctor.rules.arithmetic import detach_unused, fill_the_pipeline, freeze_rest, pad_less
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.verdict import imbalance
 
 # What a GPU's own work is attributed to; recomputed work is in all of them.
 _WORK = (GPU_COMPUTE, NO_TENSOR_CORES, MEMORY_BANDWIDTH, LOW_OCCUPANCY)
@@ -27,7 +26,7 @@ def _compute_less(case: Case) -> Iterator[Advice]:
     times = case.number("traced_same_kernels")
     if times is not None:  # a rank that computes longer than the others
         yield advise("gpu.check_late_gpu", times=times) if times >= thresholds.SLOWER_GPU else advise("gpu.same_work")
-    yield from _fill_the_pipeline(case)
+    yield from fill_the_pipeline(case)
     yield from use_fewer_channels(case)
     yield from _keep_activations(case)
     yield from pad_less(case)
@@ -35,13 +34,6 @@ def _compute_less(case: Case) -> Iterator[Advice]:
     yield from detach_unused(case)
     yield from _use_float16(case)
     yield from _try_mixed_precision(case)
-
-
-def _fill_the_pipeline(case: Case) -> Iterator[Advice]:
-    """For ranks that pass on what they compute, and wait for those that compute."""
-    if case.settings.get("pipeline") == "yes" and is_unequal(case):
-        way = str(case.settings.get("parallel", ""))
-        yield advise("gpu.more_micro_batches", waiting=imbalance(case.late), way=way)
 
 
 def _use_float16(case: Case) -> Iterator[Advice]:

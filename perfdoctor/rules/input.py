@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.detours import PROXIED
 from perfdoctor.knowledge.libraries import LOOK_UPS, OPENERS, PREPARED, TABLES
 from perfdoctor.knowledge.slow_calls import kind_of_call
 from perfdoctor.messages import say
@@ -156,6 +157,9 @@ def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
     if case.asks_helpers:
         yield from _helper_fixes(case, DATA_TRANSFER)
         return
+    proxied = sum(one.share for one in case.detours if one.way == PROXIED)
+    if proxied >= thresholds.MOSTLY * case.share(DATA_TRANSFER):
+        return  # batches are not what is handed over
     alone = (case.setting("workers") or 0) > 0 and not case.uses_gpu
     freed = (freed_without_workers(case, DATA_TRANSFER) or 0.0) if alone else 0.0
     first = freed >= thresholds.MOSTLY * case.share(DATA_TRANSFER)  # batches cost less to make than to send

@@ -205,14 +205,19 @@ def _ranks(case: Case, cause: str) -> tuple[int, ...]:
 
 def _places(case: Case, cause: str) -> Iterator[Evidence]:
     """Where most of a cause is, by what different probes saw."""
+    alone = case.line_parts.get(cause, {})
+    for line, part in _largest(case.lines.get(cause, ())):
+        where = say("finding.function", line=line, part=part, alone=alone.get(line))
+        yield Evidence(say("finding.where"), where, "", "stacks")
     for name, probe, table in (
-        (say("finding.where"), "stacks", case.lines),
         (say("finding.library_call"), "stacks", case.library_calls),
         (say("finding.on_what"), "threads", case.paths),
         (say("finding.operator"), "trace", case.operators),
         (say("finding.kernel"), "trace", case.kernels),
     ):
-        for what, part in [(what, part) for what, part in table.get(cause, ()) if part >= thresholds.SHOWN_PART][
-            :_SHOWN
-        ]:
+        for what, part in _largest(table.get(cause, ())):
             yield Evidence(name, say("finding.part", what=re.sub("^file:", "", what), part=part), "", probe)
+
+
+def _largest(parts: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    return [(what, part) for what, part in parts if part >= thresholds.SHOWN_PART][:_SHOWN]

@@ -77,6 +77,22 @@ def turned(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def _of_pairs(line: str, share: str) -> tuple[str, str]:
+    return (
+        f"把 {line} 的两两计算写成矩阵乘法",
+        f"{share}：两个矩阵的行相互展开，每一对的所有数都写进内存、再读出来，最后每一对只剩一个数。一次线性代数调用"
+        "直接得到这个数，不必写出其余的数。结果只在末几位有差别；接近零的距离差别可能稍大。",
+    )
+
+
+def all_pairs(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(*_of_pairs(line, f"{percent(share)} 的时间花在那里，还不包括它的反向传播"))
+
+
+def pairs_forward(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(*_of_pairs(line, f"{percent(share)} 的时间花在那里"))
+
+
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     return fix(
         f"保留 {line} 处 {_and([text for text, _, _ in pieces[:3]])} 的结果：它在每一步中都相同",
@@ -154,6 +170,31 @@ def checked(*, line: str, share: float, pieces: _Pieces) -> Fix:
         "让概率分布不再检查取值",
         f"{percent(share)} 的时间里，torch.distributions 在检查参数和样本，例如在 {line}；"
         "在 GPU 上，每次检查还要等待 GPU。这项检查默认开启，是为尚未调通的模型准备的。",
+    )
+
+
+def proxied(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        f"把 {line} 访问的内容放在共享内存里，而不是 manager 的进程里",
+        f"{percent(share)} 的时间花在那里：每访问一次 manager 的列表、字典或值，都要向它的进程发一条消息并等待回答。"
+        "共享内存里的张量可以由所有进程直接读写，一次调用就能处理许多元素。必须使用 manager 时，一次存取多个元素："
+        "kept[3:9] 只是一条消息。",
+    )
+
+
+def rotated(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        "让日志文件更大一些再换新文件",
+        f"{percent(share)} 的时间花在换新文件上（例如 {line}）：每次都要把保留的所有文件逐个改名。",
+    )
+
+
+def activation(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return fix(
+        "使用 torch 一次算完的激活函数",
+        f"前向传播中 {percent(share)} 的时间花在激活函数里（例如 {line}），反向传播还要把同样的运算再走一遍："
+        "gelu_new 和 gelu_fast 是用 Python 写成的幂、乘积、求和与 tanh，每一步都写出一个新张量。"
+        "gelu_pytorch_tanh 是同一个函数。在创建模型之前写进配置，或传给 from_pretrained；有些模型里它叫 hidden_act。",
     )
 
 

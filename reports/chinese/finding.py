@@ -73,5 +73,10 @@ def part(*, what: str, part: float) -> str:
     return f"{what}（{percent(part)}）"
 
 
+def function(*, line: str, part: float, alone: float | None) -> str:
+    by_itself = "" if alone is None or percent(alone) == percent(part) else f"；这一行 {percent(alone)}"
+    return f"{line}（{percent(part)}{by_itself}）"
+
+
 def unset(*, name: str, value: str, why: str) -> Fix:
     return fix(f"取消设置 {name}", f"这个作业把它设成了 {value}。{why}")

@@ -12,6 +12,13 @@ _DEBUGGING = {
 }
 
 
+def no_collective_checks() -> Fix:
+    return fix(
+        "取消设置 TORCH_DISTRIBUTED_DEBUG",
+        f"{_DEBUGGING['TORCH_DISTRIBUTED_DEBUG']}每次交换之前，它们先互相告知要做什么并等待：每次 2 到 3 毫秒。",
+    )
+
+
 def record_few_steps(*, share: float) -> Fix:
     return fix(
         "让 torch.profiler 只记录几个训练步",

@@ -37,7 +37,9 @@ def heavy_stage(*, stage: int, ranks: tuple[int, ...], slowdown: float) -> str:
     return f"流水线阶段 {stage} 的工作量比其他阶段大（rank {named}）{_if_equal(slowdown)}"
 
 
-def changing_ranks(*, slowdown: float) -> str:
+def changing_ranks(*, slowdown: float, stages: bool) -> str:
+    if stages:
+        return f"流水线的各个阶段轮流互相等待{_if_equal(slowdown)}"
     return f"各 rank 的工作量不均，而且最慢的 rank 并不固定{_if_equal(slowdown)}"
 
 

@@ -114,6 +114,26 @@ def turned(*, line: str, share: float, pieces: _Pieces) -> Fix:
     )
 
 
+def _of_pairs(line: str, share: str, pieces: _Pieces) -> tuple[str, str, str]:
+    """Title, reason and code for pairs that are written out."""
+    return (
+        f"Compute all pairs at {line} as a product of matrices",
+        f"{share}: the rows of both matrices are spread over each other, and all numbers of all pairs are written to "
+        "memory and read again before they become one number for each pair. One call of linear algebra makes that "
+        "number without writing the others. Results differ in the last digits; distances next to zero may differ by "
+        "more.",
+        "\n".join(f"{new}  # in place of the call" for _, new, _ in pieces),
+    )
+
+
+def all_pairs(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(*_of_pairs(line, f"{percent(share)} of the time goes there, without the backward pass of it", pieces))
+
+
+def pairs_forward(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(*_of_pairs(line, f"{percent(share)} of the time goes there", pieces))
+
+
 def unchanged(*, line: str, share: float, pieces: _Pieces) -> Fix:
     shown, code = pieces[:_SHOWN], []
     for number, (text, key, put) in enumerate(shown):
@@ -239,6 +259,38 @@ def checked(*, line: str, share: float, pieces: _Pieces) -> Fix:
         f"{percent(share)} of the time torch.distributions checks parameters and samples, as at {line}; on a GPU each "
         "check waits for the GPU as well. That is on by default, and meant for models that do not work yet.",
         "torch.distributions.Distribution.set_default_validate_args(False)  # once, before the loop",
+    )
+
+
+def proxied(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        f"Keep what is asked for at {line} in shared memory, not in a manager's process",
+        f"{percent(share)} of the time goes there: each access to a manager's list, dict or value is a message to its "
+        "process and an answer. A tensor in shared memory is read and written by all processes directly, and many of "
+        "its items in one call. Where it has to be a manager's, fetch and put many items at once: kept[3:9] is one "
+        "message.",
+        "kept = torch.tensor(list(kept)).share_memory_()  # once, before the loop\n"
+        "kept[rows] = values  # in place of the loop",
+    )
+
+
+def rotated(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        "Let log files grow larger before new ones are begun",
+        f"{percent(share)} of the time goes into beginning new ones, as at {line}: each time all files that are kept "
+        "are renamed, one by one.",
+        "logging.handlers.RotatingFileHandler(path, maxBytes=64_000_000, backupCount=4)",
+    )
+
+
+def activation(*, line: str, share: float, pieces: _Pieces) -> Fix:
+    return Fix(
+        "Use the activation that torch computes in one operation",
+        f"{percent(share)} of the time goes into it in the forward pass, as at {line}, and the backward pass goes "
+        "through the same operations once more: gelu_new and gelu_fast are written in Python, as powers, products, a "
+        "sum and a tanh, each of which writes a tensor of its own. gelu_pytorch_tanh is the same function. It goes "
+        "into the configuration before the model is made, or to from_pretrained; some models name it hidden_act.",
+        'config.activation_function = "gelu_pytorch_tanh"',
     )
 
 

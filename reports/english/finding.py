@@ -75,5 +75,11 @@ def part(*, what: str, part: float) -> str:
     return f"{what} ({percent(part)})"
 
 
+def function(*, line: str, part: float, alone: float | None) -> str:
+    """A function by its hottest line, with the part of the whole function, and of that line by itself."""
+    by_itself = "" if alone is None or percent(alone) == percent(part) else f"; {percent(alone)} at this line"
+    return f"{line} ({percent(part)}{by_itself})"
+
+
 def unset(*, name: str, value: str, why: str) -> Fix:
     return Fix(f"Unset {name}", f"It is set to {value} in this job. {why}", f"unset {name}")

@@ -37,7 +37,9 @@ def heavy_stage(*, stage: int, ranks: tuple[int, ...], slowdown: float) -> str:
     return f"Stage {stage} of the pipeline has more work than the others (ranks {named}){_if_equal(slowdown)}"
 
 
-def changing_ranks(*, slowdown: float) -> str:
+def changing_ranks(*, slowdown: float, stages: bool) -> str:
+    if stages:
+        return f"Stages of the pipeline wait for each other by turns{_if_equal(slowdown)}"
     return f"The work of the ranks is unequal, and the slowest is not always the same{_if_equal(slowdown)}"
 
 

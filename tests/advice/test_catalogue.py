@@ -32,7 +32,7 @@ COMMANDS = frozenset((
     "health.defer_compaction", "health.mend_fabric", "health.mend_nvlink", "health.mend_nvlink_errors",
     "health.mend_pcie", "health.mend_pcie_errors", "health.raise_core_clock", "health.replace_gpu",
     "late_ranks.find_late_rank", "late_ranks.watch_all",
-    "interpreter.record_stacks", "left_on.stop_tracer",
+    "interpreter.record_stacks", "left_on.no_collective_checks", "left_on.stop_tracer",
     "left_on.stop_watching", "interpreter.wait_for_compiling", "io.copy_to_local",
     "io.faster_reader", "io.keep_in_memory", "io.more_memory", "io.raise_limit",
     "treat.all_instructions", "treat.allocator", "treat.growing_segments", "treat.huge_pages",

@@ -953,7 +953,14 @@ def detours_and_what_is_in_their_place_compute_the_same() -> None:
     names = {"F": torch.nn.functional, "scores": scores, "classes": classes}
     turned = last_value("detours.turned", names, pieces=pieces)
     assert torch.allclose(turned, torch.nn.functional.cross_entropy(scores.transpose(1, 2), classes))
-    F, maps, pixel = torch.nn.functional, torch.randn(2, 6, 4, 4), torch.nn.Conv2d(6, 3, 1)
+    a, b, F = torch.randn(9, 4), torch.randn(30, 4), torch.nn.functional
+    for pairs, told in (
+        ("((a[:, None] - b[None]) ** 2).sum(-1)", "torch.cdist(a, b).pow(2)"),
+        ("F.cosine_similarity(a[:, None], b[None], dim=-1)", "F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT"),
+    ):
+        of_pairs = last_value("detours.all_pairs", {"a": a, "b": b, "F": F}, pieces=((pairs, told, ""),))
+        assert torch.allclose(of_pairs, eval(pairs), atol=1e-4)
+    maps, pixel = torch.randn(2, 6, 4, 4), torch.nn.Conv2d(6, 3, 1)
     for given in ("size=(9, 8), mode='bilinear', align_corners=False", "scale_factor=2"):
         pieces = (("pixel", f"F.interpolate(pixel(maps), {given})", ""),)
         first = last_value("detours.enlarged", {"F": F, "pixel": pixel, "maps": maps}, pieces=pieces)

@@ -12,6 +12,7 @@ from perfdoctor.capture.own_source.carried import find_carried
 from perfdoctor.capture.own_source.derivatives import find_helpers, find_one_by_one
 from perfdoctor.capture.own_source.enlarged import find_enlarged, find_layers
 from perfdoctor.capture.own_source.losses import find_losses, find_turned
+from perfdoctor.capture.own_source.pairs import find_pairs
 from perfdoctor.capture.own_source.parameters import find_by_parameter
 from perfdoctor.capture.own_source.stacked import find_stacked
 from perfdoctor.capture.own_source.syntax import (
@@ -19,6 +20,7 @@ from perfdoctor.capture.own_source.syntax import (
     Function,
     Loop,
     Place,
+    blocks_of,
     factors_of,
     given_to_attributes,
     names_in,
@@ -94,10 +96,11 @@ def find_detours(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[
         found += [(way, node, node, what) for node in inside for way, what in _joined(node, scope)]
         found += [(way, node, node, what) for node in inside for way, what in find_by_parameter(node)]
         found += [(WRITTEN_OUT, first, last, what) for first, last, what in find_attention(inside)]
-        for block in _blocks([scope, *inside]):
+        for block in blocks_of([scope, *inside]):
             found += [(ENLARGED, first, last, what) for first, last, what in find_enlarged(block, maps)]
             found += [(TWO_PASSES, first, last, what) for first, last, what in _two_passes(block)]
             found += [(ONE_BY_ONE, first, last, what) for first, last, what in find_one_by_one(block, helpers)]
+    found += find_pairs(tree, given)
     found += [(CARRIED, node, node, what) for node, what in find_carried(tree)]
     found += [(STACKED, node, node, what) for node, what in find_stacked(tree)]
     for way, first, last, what in found:
@@ -357,13 +360,6 @@ def _grows_in_loop(statement: ast.stmt, name: str, scope: ast.AST) -> bool:
         last_name(one.func) for one in ast.walk(loop) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
     }
     return stores == 1 and not over & called
-
-
-def _blocks(nodes: Sequence[ast.AST]) -> Iterator[list[ast.stmt]]:
-    for node in nodes:
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(block := getattr(node, name, None), list):
-                yield block
 
 
 def _two_passes(block: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt, tuple[str, ...]]]:

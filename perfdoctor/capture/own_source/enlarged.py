@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import pairwise
 from typing import NamedTuple
 
-from perfdoctor.capture.own_source.syntax import calls_in, names_read, only_target
+from perfdoctor.capture.own_source.syntax import calls_in, made_before
 from perfdoctor.knowledge.detours import BY_PIXEL, ENLARGES, ENLARGING_LAYERS
 from perfdoctor.results.edits import last_name
 
@@ -56,21 +55,14 @@ def find_enlarged(block: Sequence[ast.stmt], layers: Layers) -> Iterator[tuple[a
     """
     if not layers.pointwise:
         return
-    for statement in block:
+    for number, statement in enumerate(block):
         for layer, given in _calls(statement, layers):
             if (enlarging := _enlarging(given, layers)) is not None:
                 yield statement, statement, _the_other_way_round(layer, enlarging)
-    for number, (first, second) in enumerate(pairwise(block)):
-        target = only_target(first)
-        made = first.value if isinstance(first, ast.Assign | ast.AnnAssign) else None
-        enlarging = _enlarging(made, layers)
-        if not isinstance(target, ast.Name) or enlarging is None:
-            continue
-        later = [second, *block[number + 2 :]] if not _is_stored(target.id, second) else [second]
-        reads = [name for statement in later for name in names_read(ast.walk(statement))].count(target.id)
-        for layer, given in _calls(second, layers):
-            if reads == 1 and isinstance(given, ast.Name) and given.id == target.id:
-                yield first, second, _the_other_way_round(layer, enlarging)
+            elif (before := made_before(block, number)) is not None and before[0] == ast.unparse(given):
+                enlarging = _enlarging(before[1], layers)
+                if enlarging is not None:
+                    yield block[number - 1], statement, _the_other_way_round(layer, enlarging)
 
 
 def _calls(statement: ast.stmt, layers: Layers) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -97,10 +89,6 @@ def _the_other_way_round(layer: ast.Call, enlarging: ast.Call) -> tuple[str, str
     name, call = ast.unparse(layer.func), deepcopy(enlarging)
     call.args[0] = ast.Call(layer.func, [call.args[0]], [])
     return name, ast.unparse(call)
-
-
-def _is_stored(name: str, statement: ast.stmt) -> bool:
-    return isinstance(target := only_target(statement), ast.Name) and target.id == name
 
 
 def _has_kernel_of_one(call: ast.Call) -> bool:

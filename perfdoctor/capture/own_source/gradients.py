@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from perfdoctor.capture.own_source.syntax import Function, Loop, Place, targets_of
 from perfdoctor.knowledge.detours import COPIES
@@ -222,8 +223,16 @@ def _goes_into(statements: Sequence[ast.stmt], module: str, others: set[str]) ->
                         yield from made.get(ast.unparse(name), ())
 
 
-def _is_without_gradients(node: ast.AST) -> bool:
-    """Whether it is a block in which no gradients are recorded."""
+def lines_without_gradients(tree: ast.Module) -> frozenset[int]:
+    """The lines at which no gradients are recorded, as far as that is written around them."""
+    blocks = (node for node in ast.walk(tree) if _is_without_gradients(node))
+    return frozenset(line for node in blocks for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _is_without_gradients(node: ast.AST) -> TypeGuard[ast.With | ast.FunctionDef]:
+    """Whether it is a block or a function in which no gradients are recorded."""
+    if isinstance(node, ast.FunctionDef):
+        return any(last_name(getattr(one, "func", one)) in NO_GRADIENTS for one in node.decorator_list)
     contexts = (call for item in node.items for call in _calls(item)) if isinstance(node, ast.With) else ()
     return any(last_name(call.func) in NO_GRADIENTS for call in contexts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from perfdoctor.capture.own_source.syntax import calls_in
+from perfdoctor.capture.own_source.syntax import as_operand, calls_in
 from perfdoctor.knowledge.detours import LAYERS_OF_CLASSES, LOSSES_OF_CLASSES, SWAPS_SECOND
 from perfdoctor.results.edits import last_name
 
@@ -36,14 +36,9 @@ def find_turned(value: ast.expr, losses: Collection[str]) -> Iterator[tuple[str,
             case ast.Call(func=function, args=[ast.Call(func=ast.Attribute(value=scores, attr=way), args=by), targets]):
                 swapped = (way, ", ".join(map(ast.unparse, by))) in SWAPS_SECOND
                 if swapped and ast.unparse(function) in losses and _is_reduced(call):
-                    given = [f"{_whole(scores)}.flatten(0, 1)", f"{_whole(targets)}.flatten()"]
+                    given = [f"{as_operand(scores)}.flatten(0, 1)", f"{as_operand(targets)}.flatten()"]
                     given += map(ast.unparse, call.keywords)
                     yield ast.unparse(function), f"{ast.unparse(function)}({', '.join(given)})"
-
-
-def _whole(value: ast.expr) -> str:
-    text = ast.unparse(value)
-    return text if isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else f"({text})"
 
 
 def _is_reduced(call: ast.Call) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from perfdoctor.results.edits import last_name
 
@@ -72,6 +72,33 @@ def only_target(statement: ast.stmt) -> ast.expr | None:
     if isinstance(statement, ast.Assign):
         return statement.targets[0] if len(statement.targets) == 1 else None
     return statement.target if isinstance(statement, ast.AnnAssign) else None
+
+
+def blocks_of(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
+    """The statements that run one after the other, of each of some nodes that has such."""
+    for node in nodes:
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(block := getattr(node, name, None), list):
+                yield block
+
+
+def made_before(block: Sequence[ast.stmt], number: int) -> tuple[str, ast.expr] | None:
+    """What the statement before one makes for that one alone: the name, and what is made; None where it does not."""
+    first, second = block[number - 1], block[number]
+    target = only_target(first) if number else None
+    if not isinstance(target, ast.Name) or not isinstance(first, ast.Assign | ast.AnnAssign) or first.value is None:
+        return None
+    again = only_target(second)
+    replaced = isinstance(again, ast.Name) and again.id == target.id
+    later = [] if replaced else block[number + 1 :]
+    reads = [[*names_read(ast.walk(one))].count(target.id) for one in (second, *later)]
+    return (target.id, first.value) if reads[0] == sum(reads) == 1 else None
+
+
+def as_operand(value: ast.expr) -> str:
+    """The text of something of which an attribute is taken, or a product made."""
+    text = ast.unparse(value)
+    return text if isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else f"({text})"
 
 
 def factors_of(node: ast.AST, products: Collection[str]) -> tuple[ast.expr, ast.expr] | None:

@@ -7,7 +7,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis
 from perfdoctor.reports.outline import outline
-from perfdoctor.reports.wording import worded_finding, worded_fixes
+from perfdoctor.reports.wording import worded, worded_finding, worded_fixes
 from perfdoctor.rules.case import Case
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
@@ -28,10 +28,10 @@ def rank(number: int, waits: float, exchange: float = 0.0) -> Account:
     return account
 
 
-def diagnosed(*accounts: Account) -> Diagnosis:
+def diagnosed(*accounts: Account, **settings: str) -> Diagnosis:
     trainers = tuple(describe_trainer(one, {}) for one in accounts)
     shares = Amounts.summed(one.causes() for one in accounts).fractions()
-    return build(Case(shares, trainers, {}, settings=SETTINGS), accounts, OUTSIDE)
+    return build(Case(shares, trainers, {}, settings={**SETTINGS, **settings}), accounts, OUTSIDE)
 
 
 def test_ranks_that_wait_for_one_with_more_work_would_take_the_mean_of_all() -> None:
@@ -42,6 +42,16 @@ def test_ranks_that_wait_for_one_with_more_work_would_take_the_mean_of_all() -> 
     first = worded_fixes(worded_finding(found.findings[0]))[0]
     assert (first.title, first.predicted_speedup) == ("Give all ranks equal work", pytest.approx(1 / (1 - 0.2)))
     assert outline(found).headline.startswith("Unequal ranks hold this job back, 1.2 times as fast if equal")
+
+
+def test_stages_of_a_pipeline_get_more_pieces_instead_of_equal_work() -> None:
+    found = diagnosed(rank(0, 0.4), rank(1, 0.4), pipeline="yes")
+    assert "Stages of the pipeline wait for each other by turns" in worded(found.verdict.summary)
+    fixes = worded_fixes(worded_finding(found.findings[0]))
+    assert (fixes[0].title, fixes[0].predicted_speedup) == (
+        "Split the batch into more micro-batches", pytest.approx(1 / (1 - 0.2))
+    )  # fmt: skip
+    assert not any("equal work" in fix.title for fix in fixes)
 
 
 def test_equal_ranks_promise_nothing() -> None:

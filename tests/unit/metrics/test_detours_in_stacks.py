@@ -10,7 +10,7 @@ from perfdoctor.timeline.stacks import Stacks
 from tests.builders import jobs
 
 FILE, SITE = "/job/train.py", "/v/lib/python3.11/site-packages"
-TORCH = f"{SITE}/torch"
+TORCH, LIB = f"{SITE}/torch", "/usr/lib/python3.11"
 LOOP, FORWARD = Frame(FILE, "main", 20), Frame(FILE, "Net.forward", 30)
 CALL = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1)
 BACKWARD = (LOOP, Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 1))
@@ -49,6 +49,24 @@ def test_text_that_is_made_of_tensors_is_told_at_the_line_that_asks_for_it() -> 
     text = Frame(f"{TORCH}/_tensor.py", "Tensor.__format__", 9), Frame(f"{TORCH}/_tensor_str.py", "_str", 7)
     [found] = find(LOOP, Frame(FILE, "Net.on_after_backward", 40), *text)
     assert (found.way, found.line) == ("formatted", f"{FILE}:40 Net.on_after_backward")
+
+
+@pytest.mark.parametrize(("activation", "told"), [("NewGELUActivation", True), ("QuickGELUActivation", False)])
+def test_an_activation_that_is_written_out_is_told_where_the_model_is_called(activation: str, told: bool) -> None:
+    ways = [
+        one.way for one in find(LOOP, CALL, Frame(f"{SITE}/transformers/activations.py", f"{activation}.forward", 66))
+    ]
+    assert ways == (["activation"] if told else [])
+
+
+def test_a_manager_that_is_asked_for_each_item_and_a_log_that_is_begun_anew_are_told() -> None:
+    folder = f"{LIB}/multiprocessing"
+    asked = Frame(f"{folder}/managers.py", "BaseProxy._callmethod", 9), Frame(f"{folder}/connection.py", "recv", 9)
+    rotated = Frame(f"{LIB}/logging/handlers.py", "RotatingFileHandler.doRollover", 9)
+    assert [one.way for one in find(LOOP, *asked)] == ["proxied"]
+    assert [one.way for one in find(LOOP, Frame(f"{LIB}/logging/__init__.py", "Logger.info", 9), rotated)] == [
+        "rotated"
+    ]
 
 
 def test_text_is_generated_without_a_cache_where_the_source_says_so_and_none_is_seen() -> None:

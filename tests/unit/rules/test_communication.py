@@ -212,6 +212,13 @@ def test_what_nccl_was_told_to_choose_is_tried_without() -> None:
     assert titles(found)[0] == "Try without NCCL_PROTO"
 
 
+def test_checks_of_collectives_are_to_be_taken_away() -> None:
+    for level, told in (("DETAIL", True), ("INFO", False)):
+        settings: dict[str, str | float] = {"parallel": "ddp", "env.TORCH_DISTRIBUTED_DEBUG": level}
+        found = titles(finding("communication.latency", share=0.5, settings=settings, ranks=2))
+        assert ("Unset TORCH_DISTRIBUTED_DEBUG" in found) is told
+
+
 def test_sync_batch_norm_is_named_where_it_was_seen() -> None:
     title = "Leave SyncBatchNorm out"
     assert titles(finding("communication.latency", settings={"sync_batch_norm": "yes"}, ranks=2))[0] == title

@@ -100,7 +100,8 @@ def test_stages_that_wait_for_each_other_are_told_to_split_their_batches(tmp_pat
     diagnosis = job.diagnose(tmp_path / "stages")
     assert diagnosis.verdict.cause == "gpu.compute"
     fix = next(fix for fix in diagnosis.findings[0].fixes if fix.title == title)
-    assert fix.predicted_speedup == pytest.approx(2.0, abs=0.1)
+    assert fix.predicted_speedup == pytest.approx(4 / 3, abs=0.05)
+    assert fix.speedup_range == (1.0, pytest.approx(2.0, abs=0.1))
     assert "n_microbatches = 2 * n_microbatches" in fix.change
 
 

@@ -321,6 +321,55 @@ def test_maps_that_are_enlarged_before_a_layer_that_takes_each_position_by_itsel
     assert found(HEAD.format(body=body, kernel=kernel)) == ([("enlarged", "self.head", told, "")] if told else [])
 
 
+PAIRS = """
+class Prototypes(nn.Module):
+    def __init__(self):
+        self.centres = nn.Parameter(torch.randn(64, 16))
+        self.scale = nn.Parameter(torch.randn(16))
+        self.table = nn.Embedding(64, 16)
+
+    def forward(self, a, b):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("d = ((a.unsqueeze(1) - b.unsqueeze(0)) ** 2).sum(-1)", "torch.cdist(a, b).pow(2)"),
+        ("return (a[None] - f(b)[:, None, :]).pow(2).sum(dim=2).sqrt()", "torch.cdist(f(b), a)"),
+        ("d = torch.norm(a[:, :, None] - b[:, None], p=2, dim=-1).min(1)", "torch.cdist(a, b)"),
+        ("d = torch.linalg.norm(a.unsqueeze(-2) - b.unsqueeze(-3), dim=-1)", "torch.cdist(a, b)"),
+        ("d = (a[:, None] - self.centres).abs().sum(-1)", "torch.cdist(a, self.centres, p=1)"),
+        ("d = torch.square(a[:, None] - self.table.weight).sum(-1)", "torch.cdist(a, self.table.weight).pow(2)"),
+        ("s = ((a + b)[:, None] * b[None]).sum(-1)", "(a + b) @ b.mT"),
+        (
+            "s = F.cosine_similarity(a.unsqueeze(1), b.unsqueeze(0), dim=2) / 0.1",
+            "F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT",
+        ),
+        ("d = np.linalg.norm(a[:, None] - b[None], axis=-1)", "scipy.spatial.distance.cdist(a, b)"),
+        ("gap = a[:, None] - b[None]; d = (gap * 1).pow(2).sum(-1)", ""),
+        ("gap = a[:, None] - b[None]; d = gap.pow(2).sum(-1)", "torch.cdist(a, b).pow(2)"),
+        ("with torch.no_grad():;    d = (a[:, None] - b[None]).norm(dim=-1)", "torch.cdist(a, b)"),
+        # The numbers of pairs are used for something else, or stay.
+        ("gap = a[:, None] - b[None]; d = gap.pow(2).sum(-1); return gap / d", ""),
+        ("d = (a[:, None] - b[None]).pow(2).sum(-1, keepdim=True)", ""),
+        ("d = (a[:, None] - b[None]).pow(2).mean()", ""),
+        # They are along another dimension, or no pairs, or it is not known of what.
+        ("d = (a[:, None] - b[None]).pow(2).sum(1)", ""),
+        ("d = (a[..., None] - b[..., None, :]).pow(2).sum(-1)", ""),
+        ("d = (a[:, None] - self.scale).pow(2).sum(-1)", ""),
+        ("d = (a - b[:, None]).pow(2).sum(-1)", ""),
+        ("d = (a - b).pow(2).sum(-1)", ""),
+        ("s = F.cosine_similarity(a, b, dim=-1)", ""),
+    ],
+)
+def test_pairs_that_are_written_out_to_be_reduced(body: str, told: str) -> None:
+    source = PAIRS.format(body=body.replace("; ", "\n        "))
+    way = "pairs_forward" if "no_grad" in body else "all_pairs"
+    assert [(one, new) for one, _, new, _ in found(source)] == ([(way, told)] if told else [])
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [

@@ -18,6 +18,7 @@ from perfdoctor.analysis.own_lines import (
 )
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
+from perfdoctor.attribution.multiplying import find_multiplying
 from perfdoctor.attribution.share import SLEEP
 from perfdoctor.causes import CONTENTION, GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.diagnosis import Evidence
@@ -85,6 +86,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
     put(accounted.job, "first_batches", first_batches(job.recording.rows(LoaderSample)))
+    multiplying = None if any(map(job.gpus.used_by, trainers)) else find_multiplying(job)
+    put(accounted.job, "multiplying", multiplying and multiplying.part)
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(
         shares=together.fractions(),
@@ -110,6 +113,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         done_afterwards=afterwards,
         read_outs=only_read_out(job, afterwards),
         hooks=tuple(dict.fromkeys(one.line for one in job.stacks.locations if one.detail == HOOK)),
+        whole_tensors=() if multiplying is None else multiplying.others,
         outside_torch=outside_torch(accounts),
         detours=_find_detours(job, pids, own, 1 - together.fractions().get(CONTENTION, 0.0)),
         exchanged_besides=read_exchanges(job.stacks, trainers).besides_passes(),

@@ -13,6 +13,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, is_beside
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 from perfdoctor.timeline.threads import ThreadState
 
@@ -34,10 +35,15 @@ def is_blurred(job: JobTimeline, pid: int) -> bool:
 
 def samples_of_training(job: JobTimeline, pid: int) -> tuple[list[int], list[CodeKind]]:
     """When a main thread's machine code was sampled while it trained, and of which kind it was for such a job."""
-    begin, end = job.training_span(job.processes.by_pid[pid])
-    samples = job.code.of(pid).within(begin, end)
+    samples = training_code(job, pid)
     elsewhere = {} if job.gpus.used_by(pid) else _ELSEWHERE
     return samples.times_ns.tolist(), [elsewhere.get(kind, kind) for kind in samples.kinds.tolist()]
+
+
+def training_code(job: JobTimeline, pid: int) -> CodeSamples:
+    """The samples of a main thread's machine code while it trained."""
+    begin, end = job.training_span(job.processes.by_pid[pid])
+    return job.code.of(pid).within(begin, end)
 
 
 def computes_beside(job: JobTimeline, pid: int) -> bool:
@@ -47,16 +53,22 @@ def computes_beside(job: JobTimeline, pid: int) -> bool:
 
 
 def certain_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, CodeLocation]]:
-    """A main thread's samples while it trains of which it is certain where they belong, with their locations.
+    """A main thread's samples while it trains of which it is certain where they belong, with their locations."""
+    return ((kind, location) for kind, _, location in located_code(job, pid))
+
+
+def located_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, bool, CodeLocation]]:
+    """The same, and whether each is of matrix products and the like.
 
     Of steps with short phases that are the ones which were taken when a stack was; of a long recording, some stand for
     all.
     """
     reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
     times, kinds = samples_of_training(job, pid)
-    for time_ns, kind in drawn(list(zip(times, kinds, strict=True)), ENOUGH):
+    samples = zip(times, kinds, training_code(job, pid).multiply.tolist(), strict=True)
+    for time_ns, kind, multiplies in drawn(list(samples), ENOUGH):
         if job.locator.distance_ns(pid, time_ns) <= reach_ns:
-            yield kind, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")
+            yield kind, multiplies, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")
 
 
 def code_of_lines(certain: Iterable[tuple[CodeKind, CodeLocation]], *, on_gpu: bool) -> CodeOfLines:

@@ -161,6 +161,22 @@ _KERNEL = _any_of(
         "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
     }
 )
+# Of these, what multiplies matrices, convolves or transforms: each number that it reads is used many times. All other
+# arithmetic goes over whole tensors, and is as fast as memory is.
+_MULTIPLIES = _any_of(
+    {
+        r"^mkl_(?!vml)|^MKL_|^L\w*gas_\d+$": "MKL's, but for vectors of elementary functions",
+        r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|ger)[a-z_\d]*": "BLAS",
+        "dnnl4impl3cpu|dnnl_[sd]gemm|6fbgemm|5Eigen|8arm_gemm|11arm_compute|^kai_": "other libraries' products",
+        r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_|sparse_?mm)": "ATen's",
+        r"6native.*(?:im2col|col2im|vol2col|slow_conv|unfolded[23]d|conv_depthwise)": "its convolutions",
+        r"^xnn_|^nnp_|^pytorch_q?8?|^q8gemm|^compute_(?:kernel|input|output)_": "XNNPACK, QNNPACK, NNPACK",
+        "^compute_(?:tuple|matrix)_multiplication|^compute_direct_convolution": "NNPACK's convolutions",
+        _FFT.pattern: "FFTs",
+    }
+)
+# Libraries with nothing but products, and those with nothing but elementary functions.
+_OF_PRODUCTS = _any_of({"(?:open|c|ref)?blas|mkl_(?!vml)|lapack|blis|dnnl|mkldnn|xnnpack|fbgemm": "BLAS …"}, "lib")
 # Of these, what finds out whether a tensor has a NaN: it is compared with itself, and whether any element differs
 # (aten/src/ATen/native/TensorCompare.cpp, isnan; torch/csrc/autograd/engine.cpp, AnomalyMode).
 _CHECK = re.compile(r"\dne_kernel|\dor_kernel_impl")
@@ -256,6 +272,21 @@ def classify(image: str, symbol: str) -> CodeKind:
     if _TORCH.match(base):
         return _in_torch(symbol)
     return "kernel" if _KERNEL_OUTSIDE.match(symbol) else "library"
+
+
+def multiplies(image: str, symbol: str) -> bool:
+    """Whether arithmetic is of matrix products, convolutions or FFTs; what is compiled while a job runs mostly is.
+
+    Args:
+        image: as of ``classify``.
+        symbol: likewise, of a function that is arithmetic.
+    """
+    base = image.rpartition("/")[2]
+    return (
+        base == "[jit]"
+        or _OF_PRODUCTS.match(base) is not None
+        or _MULTIPLIES.search(symbol.removeprefix("~")) is not None
+    )
 
 
 def is_torch(image: str) -> bool:

@@ -124,6 +124,9 @@ STATE_BYTES_PER_S = Threshold(
     "judgement: a slow disk takes more of a large write, and a synced log line is some hundred bytes per 1 to 20 ms",
 )
 CODE_SAMPLES = Threshold(20, "samples", "judgement: fewer in a phase say nothing about it (standard error above 0.11)")
+MULTIPLIES_LITTLE = Threshold(
+    0.35, "of a function's arithmetic", "measured: 0.08 to 0.30 in functions that wrote out what one call computes"
+)
 CERTAIN_CODE_S = Threshold(
     0.0015, "seconds", "measured: of steps of 30 ms, code seems to be that of the phases beside it from 3 ms on"
 )

@@ -79,11 +79,11 @@ def in_recurrent(job: JobTimeline) -> float | None:
         location = job.stacks.locations[number]
         if location.phase == "forward" and not location.in_evaluation:
             whole += amount_ns
-            inside += amount_ns * any(map(_is_recurrent, job.stacks.frames[number]))
+            inside += amount_ns * any(map(is_recurrent, job.stacks.frames[number]))
     return inside / whole if inside else None
 
 
-def _is_recurrent(frame: Frame) -> bool:
+def is_recurrent(frame: Frame) -> bool:
     """Whether it is a layer for a whole sequence; Python before 3.11 reports functions without their class."""
     layer, _, method = frame.function.partition(".")
     return method == "forward" and layer in CELLS.values() and package_of(frame.file) == "torch"

@@ -93,6 +93,7 @@ THREADS: dict[str, Metric] = {
     "taken_by_file": Metric("taking batches over that asks for tensors' shared memory", "of it", "stacks"),
     "interpreter_code": Metric("Python's interpreter, within interpreter and dispatch", "of the samples", "code"),
     "double_precision": Metric("arithmetic on the CPU in double precision, where that is seen", "of it", "code"),
+    "multiplying": Metric("matrix products, convolutions and FFTs, within the arithmetic", "of it", "code"),
     "reducing_by_number": Metric("setting reductions up anew for each number", "of the samples", "code"),
     "long_ffts": Metric("FFTs of lengths with a large prime factor", "of the samples", "code"),
     "without_onednn": Metric("convolutions that oneDNN does not do", "of the samples", "code"),

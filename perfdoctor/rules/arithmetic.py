@@ -37,6 +37,7 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     yield from _use_onednn(case)
     yield from _reduce_at_once(case)
     yield from _pad_ffts(case)
+    yield from _compile_functions(case)
     yield from _fill_less(case)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
@@ -75,6 +76,13 @@ def _pad_ffts(case: Case) -> Iterator[Advice]:
     part = case.of_running("long_ffts")
     if part >= thresholds.REPORTED_SHARE:
         yield advise("arithmetic.pad_ffts", part=part)
+
+
+def _compile_functions(case: Case) -> Iterator[Advice]:
+    """Operations over whole tensors made to one pass, in the function that they take most in."""
+    for line, share in case.whole_tensors[:1]:
+        if without_neighbours(case, share) >= thresholds.MIN_SHARE and not case.compiled:
+            yield advise("arithmetic.compile_function", line=line, share=share)
 
 
 def _fill_less(case: Case) -> Iterator[Advice]:
@@ -203,6 +211,13 @@ def is_unequal(case: Case) -> bool:
     return without_neighbours(case, imbalance(case.late)) >= thresholds.MIN_SHARE
 
 
+def _how_little_multiplies(case: Case) -> Iterator[Message]:
+    """That most of the arithmetic is as fast as memory is: it is worth a look, whatever the model."""
+    part = case.number("multiplying")
+    if part is not None and part < thresholds.MOSTLY:
+        yield say("arithmetic.little_multiplied", part=part)
+
+
 def _how_long_they_wait(case: Case) -> tuple[Message, ...]:
     return (say("arithmetic.unequal", share=imbalance(case.late)),)
 
@@ -214,6 +229,7 @@ _COMPUTING = Rule(
         "trainer_running",
         "trainer_cores",
         "job_cores",
+        "multiplying",
         "reducing_by_number",
         "long_ffts",
         "without_onednn",
@@ -225,6 +241,7 @@ _COMPUTING = Rule(
     ),
     _compute_otherwise,
     say("arithmetic.computing_refuted"),
+    remarks=_how_little_multiplies,
 )
 ARITHMETIC_RULES = (
     replace(

@@ -90,6 +90,7 @@ class Case:
         done_afterwards: functions that compute below the model's passes: ``(line, fraction of the wall time)``.
         read_outs: lines of such functions that do nothing but read something out.
         hooks: lines of functions that torch calls in the middle of a pass, and that only read something out.
+        whole_tensors: functions that compute with tensors and multiply little: ``(line, fraction of the wall time)``.
         outside_torch: functions that mostly run in Python's interpreter or in libraries other than torch, likewise.
         detours: what the job's own source does again or for nothing, that with most of the time first.
         exchanged_besides: lines that call collectives outside of the model's passes: ``(line, fraction of the time)``.
@@ -122,6 +123,7 @@ class Case:
     done_afterwards: tuple[tuple[str, float], ...] = ()
     read_outs: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
+    whole_tensors: tuple[tuple[str, float], ...] = ()
     outside_torch: tuple[tuple[str, float], ...] = ()
     detours: tuple[CostlyDetour, ...] = ()
     exchanged_besides: tuple[tuple[str, float], ...] = ()

@@ -150,6 +150,7 @@ GAINS: Mapping[str, Estimate] = {
     "arithmetic.fill_less": estimates.value("share", 0.5),
     "arithmetic.take_parts_at_once": arithmetic_estimates.by_parts_at_once,
     "arithmetic.reduce_at_once": arithmetic_estimates.by_whole_reductions,
+    "arithmetic.compile_function": arithmetic_estimates.by_one_pass,
     "arithmetic.pad_ffts": arithmetic_estimates.by_padded_ffts,
     "arithmetic.single_precision": arithmetic_estimates.by_single_precision,
     "arithmetic.equal_work": estimates.value("share"),
@@ -255,5 +256,12 @@ PRICES: Mapping[str, Message] = {
 }
 # And those that compile a model, or a part of the training.
 COMPILING = frozenset(
-    ("interpreter.compile_model", "interpreter.whole_graph", "gpu.fuse", "gpu.merge_kernels", "optimizer.compiled")
+    (
+        "interpreter.compile_model",
+        "interpreter.whole_graph",
+        "arithmetic.compile_function",
+        "gpu.fuse",
+        "gpu.merge_kernels",
+        "optimizer.compiled",
+    )
 )

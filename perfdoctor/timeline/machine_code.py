@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.symbols import CodeKind, classify, is_torch, reduces_by_number, walks
+from perfdoctor.knowledge.symbols import CodeKind, classify, is_torch, multiplies, reduces_by_number, walks
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import BY_STOPS, CodeSample
 
@@ -27,6 +27,7 @@ class CodeSamples:
         times_ns: when each was taken.
         tids: of which thread.
         kinds: as ``perfdoctor.knowledge.symbols`` classifies it, a ``CodeKind`` each.
+        multiply: whether arithmetic is of matrix products and the like.
         by_stops: threads were stopped for them at times of the recorder's; else there are ``CODE_FREQUENCY`` in a
             second that a thread spends on a CPU in user mode.
     """
@@ -34,6 +35,7 @@ class CodeSamples:
     times_ns: npt.NDArray[np.int64]
     tids: npt.NDArray[np.int64]
     kinds: npt.NDArray[np.object_]
+    multiply: npt.NDArray[np.bool_]
     by_stops: bool = False
 
     @classmethod
@@ -54,12 +56,14 @@ class CodeSamples:
         if by_number >= max(1.0, thresholds.SHOWN_PART * len(kinds)):
             kinds[[place in known.walks for place in places]] = "kernel"
         by_stops = stopped_s(recording) is not None
-        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds, by_stops)
+        multiply = np.array([place in known.multiplying for place in places], dtype=bool)
+        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds, multiply, by_stops)
 
     @classmethod
     def none(cls) -> CodeSamples:
         """No samples."""
-        return cls(np.array([], dtype=np.int64), np.array([], dtype=np.int64), np.array([], dtype=object))
+        whole, nothing = np.array([], dtype=np.int64), np.array([], dtype=object)
+        return cls(whole, whole, nothing, np.array([], dtype=bool))
 
     def __len__(self) -> int:
         return len(self.times_ns)
@@ -90,7 +94,13 @@ class CodeSamples:
         return replace(kept, tids=moved)
 
     def _where(self, chosen: npt.NDArray[np.bool_]) -> CodeSamples:
-        return replace(self, times_ns=self.times_ns[chosen], tids=self.tids[chosen], kinds=self.kinds[chosen])
+        return replace(
+            self,
+            times_ns=self.times_ns[chosen],
+            tids=self.tids[chosen],
+            kinds=self.kinds[chosen],
+            multiply=self.multiply[chosen],
+        )
 
 
 class _Kinds(dict[tuple[str, int, str], CodeKind]):
@@ -99,6 +109,7 @@ class _Kinds(dict[tuple[str, int, str], CodeKind]):
     Attributes:
         by_number: of these, what sets reductions up for each number that they put out.
         walks: what goes over elements, in such a reduction for each number and in all operations once.
+        multiplying: what is of matrix products and the like.
         nameless: of PyTorch's code, what no name is known of at all.
     """
 
@@ -106,7 +117,7 @@ class _Kinds(dict[tuple[str, int, str], CodeKind]):
         super().__init__()
         self._looked_up = looked_up
         self.by_number, self.walks = set[tuple[str, int, str]](), set[tuple[str, int, str]]()
-        self.nameless = set[tuple[str, int, str]]()
+        self.nameless, self.multiplying = set[tuple[str, int, str]](), set[tuple[str, int, str]]()
 
     def __missing__(self, place: tuple[str, int, str]) -> CodeKind:
         image, offset, symbol = place
@@ -118,5 +129,7 @@ class _Kinds(dict[tuple[str, int, str], CodeKind]):
             self.by_number.add(place)
         elif walks(name):
             self.walks.add(place)
+        if multiplies(image, name):
+            self.multiplying.add(place)
         self[place] = kind
         return kind

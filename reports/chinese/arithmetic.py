@@ -12,6 +12,20 @@ def computing_refuted() -> str:
     return "把批大小减半：如果每步耗时和以前一样，时间就不是花在计算上。"
 
 
+def little_multiplied(*, part: float) -> str:
+    return f"其中只有 {percent(part)} 是矩阵乘法、卷积和 FFT；其余的是逐个运算地遍历整个张量，快慢取决于内存。"
+
+
+def compile_function(*, line: str, share: float) -> Fix:
+    name = line.partition(" ")[2].rpartition(">.")[2]
+    return fix(
+        f"编译 {name}",
+        f"{percent(share)} 的时间花在 {line} 遍历整个张量、很少做乘法的运算上：每个运算都从内存读出张量，"
+        "再写出另一个张量。编译之后它们一次遍历就完成，反向传播也是如此。这需要 C++ 编译器，头几次调用最多要一分钟。"
+        "torch.nn.functional 里若有一个函数能完成全部运算，效果更好；只算用得到的数也是。",
+    )
+
+
 def unequal(*, share: float) -> str:
     return f"如果所有 rank 的工作量相等，一步会缩短 {percent(share)}"
 

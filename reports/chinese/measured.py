@@ -45,6 +45,7 @@ _THREADS = {
     "of that, laying windows of convolutions out for BLAS": "其中把卷积窗口展开给 BLAS 的部分",
     "trainer taking memory anew from the kernel, page by page": "训练进程逐页向内核重新取内存",
     "main threads in a function that Python calls at each line or call": "主线程在 Python 逐行或逐次调用的函数中",
+    "matrix products, convolutions and FFTs, within the arithmetic": "算术运算中的矩阵乘法、卷积和 FFT",
     "FFTs of lengths with a large prime factor": "长度含有大质因数的 FFT",
     "forward passes in recurrent layers (LSTM, GRU, RNN)": "前向传播中循环层（LSTM、GRU、RNN）所占的部分",
     "main threads in the sending of buffers before forward passes": "主线程在前向传播之前发送缓冲区",

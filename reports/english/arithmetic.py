@@ -12,6 +12,25 @@ def computing_refuted() -> str:
     return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
 
 
+def little_multiplied(*, part: float) -> str:
+    return (
+        f"Only {percent(part)} of that is matrix products, convolutions and FFTs; the rest goes over whole tensors, "
+        "operation by operation, and is as fast as memory is."
+    )
+
+
+def compile_function(*, line: str, share: float) -> Fix:
+    name = line.partition(" ")[2].rpartition(">.")[2]
+    return Fix(
+        f"Compile {name}",
+        f"{percent(share)} of the time goes into operations at {line} that go over whole tensors and multiply little: "
+        "each reads them from memory and writes another one. Compiled, they run in one pass, and so does their "
+        "backward pass. It takes a C++ compiler, and the first calls take up to a minute. An operation of "
+        "torch.nn.functional that does all of it brings more, and so do fewer numbers: only those that are used.",
+        f"{name} = torch.compile({name})  # once, before the loop",
+    )
+
+
 def unequal(*, share: float) -> str:
     return f"with equal work for all ranks a step would be {percent(share)} shorter"
 

@@ -30,6 +30,7 @@ def finding(
     outside: tuple[tuple[str, float], ...] = (),
     exchanged: tuple[tuple[str, float], ...] = (),
     detours: tuple[CostlyDetour, ...] = (),
+    whole: tuple[tuple[str, float], ...] = (),
     late: float = 0.0,
     versions: dict[str, str] | None = None,
     **phases: float,
@@ -50,7 +51,7 @@ def finding(
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
         library_calls={cause: tuple((calls or {}).items())},
         neighbours=neighbours, done_afterwards=afterwards, outside_torch=outside, exchanged_besides=exchanged,
-        detours=detours, versions=versions or {}, busy_helper=busy_helper,
+        detours=detours, whole_tensors=whole, versions=versions or {}, busy_helper=busy_helper,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

@@ -759,6 +759,24 @@ class Layered(torch.nn.Module):
 
 
 @check
+def a_compiled_method_is_the_same_in_one_graph() -> None:
+    import torch._dynamo
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter, plain = CompileCounter(), Block()
+    names = {"Block": type("Block", (Block,), {"forward": Block.forward}), "torch": torch}
+    with replaced(torch, "compile", partial(torch.compile, backend=counter)):
+        run("arithmetic.compile_function", names, line="train.py:9 Block.forward")
+    compiled = names["Block"]()
+    compiled.load_state_dict(plain.state_dict())
+    inputs = torch.randn(4, 8)
+    assert torch.allclose(compiled(inputs), plain(inputs))
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
+@check
 def dynamic_shapes_compile_once() -> None:
     import torch._dynamo
     from torch._dynamo.testing import CompileCounter

@@ -8,6 +8,7 @@ from perfdoctor.knowledge.symbols import (
     is_compatible,
     is_fft,
     is_without_onednn,
+    multiplies,
     reduces_by_number,
     traces_memory,
     walks,
@@ -192,3 +193,25 @@ def test_ffts_that_are_made_out_of_a_convolution(symbol: str, by_convolution: bo
 def test_mkl_s_code_for_the_same_results_on_all_cpus_is_known() -> None:
     assert is_compatible("mkl_blas_cnr_def_sgemm_copyan")
     assert not is_compatible("mkl_blas_avx512_sgemm_kernel_nocopy_NT_b1")
+
+
+@pytest.mark.parametrize(
+    ("image", "symbol", "expected"),
+    [
+        ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel_0_b0", True),
+        ("libtorch_cpu.so", "~mkl_blas_avx512_sgemm_kernel_0_b0", True),
+        ("libtorch_cpu.so", "prefetch_step_radix8_fwd", True),
+        ("libtorch_cpu.so", "_ZN4dnnl4impl3cpu3x6410brgemm_kernel_execute", True),
+        ("libopenblas.so.0", "~", True),
+        ("[jit]", "", True),
+        ("libtorch_cpu.so", "mkl_vml_kernel_sExp_Z0HAynn", False),
+        ("libmkl_vml_avx512.so.2", "~", False),
+        ("libtorch_cpu.so", LOOP, False),
+        ("libtorch_cpu.so", SORT, False),
+        ("libtorch_cpu.so", ADAM, False),
+        ("libtorch_cpu.so", f"{NATIVE}12index_kernelERNS_14TensorIteratorBaseE", False),
+        ("libc.so.6", "__memmove_avx512_unaligned_erms", False),
+    ],
+)
+def test_what_multiplies_is_told_from_what_goes_over_whole_tensors(image: str, symbol: str, expected: bool) -> None:
+    assert multiplies(image, symbol) is expected

@@ -3,7 +3,8 @@
 import pytest
 
 from perfdoctor.knowledge.libraries import SPARSE_GRADIENTS
-from perfdoctor.reports.wording import worded_finding, worded_fixes
+from perfdoctor.metrics.own_detours import CostlyDetour, Piece
+from perfdoctor.reports.wording import worded, worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from tests.builders.cases import changes, finding, titles
@@ -303,3 +304,33 @@ def test_work_that_ranks_have_more_of_is_tested_by_giving_them_the_same(late: fl
     assert told in str(found.summary)
     assert test in str(found.refuted_by)
     assert titles(found) == (["Give all ranks equal work"] if late else [])
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.26, True), (0.62, False)])
+def test_arithmetic_that_multiplies_little_is_remarked_on(part: float, told: bool) -> None:
+    found = finding("cpu.model_compute", share=0.9, numbers={"multiplying": part})
+    assert ("Only 26% of that is matrix products" in worded(found.summary)) is told
+
+
+def test_the_function_that_goes_over_whole_tensors_most_is_to_be_compiled() -> None:
+    whole = (("t.py:84 Smoothing.forward", 0.4), ("t.py:20 gather", 0.2))
+    found = finding("cpu.model_compute", share=0.9, whole=whole)
+    fix = next(fix for fix in worded_fixes(found) if fix.title.startswith("Compile"))
+    assert fix.change == "Smoothing.forward = torch.compile(Smoothing.forward)  # once, before the loop"
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.6 * 0.4))
+    inner = finding("cpu.model_compute", share=0.9, whole=(("t.py:9 main.<locals>.criterion", 0.4),))
+    assert "Compile criterion" in titles(inner)
+
+
+@pytest.mark.parametrize(
+    ("share", "settings", "detour"),
+    [(0.05, {}, False), (0.4, {"compiled": "yes"}, False), (0.4, {}, True)],
+)
+def test_nothing_is_compiled_that_takes_little_is_compiled_or_has_something_better(
+    share: float, settings: dict[str, str | float], detour: bool
+) -> None:
+    line = "t.py:84 Smoothing.forward"
+    piece = (Piece("self.loss", "self.loss(scores.flatten(0, 1), y.flatten())", ""),)
+    detours = (CostlyDetour("turned", line, frozenset((line,)), piece, 0.4, "cpu.model_compute"),) if detour else ()
+    found = finding("cpu.model_compute", share=0.9, settings=settings, whole=((line, share),), detours=detours)
+    assert not any(title.startswith("Compile") for title in titles(found))

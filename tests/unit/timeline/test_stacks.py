@@ -32,7 +32,10 @@ def series_of(*stacks: tuple[Frame, ...]) -> StackSeries:
 # In Python code at 0.1 s (stack 0), in a kernel from 0.2 s (stack 1), and nothing was seen at 0.3 s.
 SERIES = series_of((MAIN, jobs.OWN), (MAIN, jobs.MODULE), ())
 CODE = CodeSamples(
-    np.array([at(103), at(198)]), np.array([PID, PID]), np.array(["interpreter", "kernel"], dtype=object)
+    np.array([at(103), at(198)]),
+    np.array([PID, PID]),
+    np.array(["interpreter", "kernel"], dtype=object),
+    np.zeros(2, bool),
 )
 FAILED = StackMissed(at(260), PID, IDENT)
 

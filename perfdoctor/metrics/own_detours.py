@@ -124,7 +124,8 @@ def find_costly(
     for (way, file, function), place in seen.items():
         # Whether it is worth a word does not depend on who else takes cores just now.
         of_work = place.lines.total
-        if of_work >= thresholds.REPORTED_SHARE and place.is_one(way):
+        goes_with_it = max(1.0, FREED[way].likely)  # in the backward pass, for instance
+        if goes_with_it * of_work >= thresholds.REPORTED_SHARE and place.is_one(way):
             statements = sorted(place.statements, key=lambda one: -place.statements[one])
             if way == JOINED_CUT:  # what is kept in step, short as its joining may be
                 name = function.rpartition(".")[2]

@@ -37,7 +37,7 @@ def _compute_otherwise(case: Case) -> Iterator[Advice]:
     yield from _use_onednn(case)
     yield from _reduce_at_once(case)
     yield from _pad_ffts(case)
-    yield from _compile_functions(case)
+    yield from _look_where_memory_bounds(case)
     yield from _fill_less(case)
     yield from _keep_activations(case)
     yield from _update_in_one_pass(case)
@@ -78,11 +78,11 @@ def _pad_ffts(case: Case) -> Iterator[Advice]:
         yield advise("arithmetic.pad_ffts", part=part)
 
 
-def _compile_functions(case: Case) -> Iterator[Advice]:
+def _look_where_memory_bounds(case: Case) -> Iterator[Advice]:
     """Operations over whole tensors made to one pass, in the function that they take most in."""
     for line, share in case.whole_tensors[:1]:
         if without_neighbours(case, share) >= thresholds.MIN_SHARE and not case.compiled:
-            yield advise("arithmetic.compile_function", line=line, share=share)
+            yield advise("arithmetic.memory_bound", line=line, share=share)
 
 
 def _fill_less(case: Case) -> Iterator[Advice]:

@@ -11,7 +11,7 @@ from perfdoctor.rules.case import Case
 # Advice about a line or a loop that is right where nothing better is known of it.
 _ABOUT_LINES = (
     "interpreter.compute_rarely", "interpreter.cheaper_python", "interpreter.more_rarely", "interpreter.without_loop",
-    "input.cheaper", "arithmetic.compile_function",
+    "input.cheaper", "arithmetic.memory_bound",
 )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ GAINS: Mapping[str, Estimate] = {
     "arithmetic.fill_less": estimates.value("share", 0.5),
     "arithmetic.take_parts_at_once": arithmetic_estimates.by_parts_at_once,
     "arithmetic.reduce_at_once": arithmetic_estimates.by_whole_reductions,
-    "arithmetic.compile_function": arithmetic_estimates.by_one_pass,
+    "arithmetic.memory_bound": arithmetic_estimates.by_one_pass,
     "arithmetic.pad_ffts": arithmetic_estimates.by_padded_ffts,
     "arithmetic.single_precision": arithmetic_estimates.by_single_precision,
     "arithmetic.equal_work": estimates.value("share"),
@@ -259,7 +259,7 @@ COMPILING = frozenset(
     (
         "interpreter.compile_model",
         "interpreter.whole_graph",
-        "arithmetic.compile_function",
+        "arithmetic.memory_bound",
         "gpu.fuse",
         "gpu.merge_kernels",
         "optimizer.compiled",

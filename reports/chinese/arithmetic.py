@@ -16,13 +16,14 @@ def little_multiplied(*, part: float) -> str:
     return f"其中只有 {percent(part)} 是矩阵乘法、卷积和 FFT；其余的是逐个运算地遍历整个张量，快慢取决于内存。"
 
 
-def compile_function(*, line: str, share: float) -> Fix:
+def memory_bound(*, line: str, share: float) -> Fix:
     name = line.partition(" ")[2].rpartition(">.")[2]
     return fix(
-        f"编译 {name}",
+        f"让 {name} 少遍历几次张量",
         f"{percent(share)} 的时间花在 {line} 遍历整个张量、很少做乘法的运算上：每个运算都从内存读出张量，"
-        "再写出另一个张量。编译之后它们一次遍历就完成，反向传播也是如此。这需要 C++ 编译器，头几次调用最多要一分钟。"
-        "torch.nn.functional 里若有一个函数能完成全部运算，效果更好；只算用得到的数也是。",
+        "再写出另一个张量。看看有没有算了却不用的数，能否用 torch.nn.functional 的一个运算代替几个。不改写也可以编译："
+        "它们一次遍历就完成，反向传播也是如此。请先试一试：22 个这样的函数里有 17 个快到 1.06 至 1.8 倍，四个变慢"
+        "（FFT、插值、大小会变的张量）。这需要 C++ 编译器，头几次调用最多要一分钟。",
     )
 
 

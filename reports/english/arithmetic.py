@@ -19,14 +19,15 @@ def little_multiplied(*, part: float) -> str:
     )
 
 
-def compile_function(*, line: str, share: float) -> Fix:
+def memory_bound(*, line: str, share: float) -> Fix:
     name = line.partition(" ")[2].rpartition(">.")[2]
     return Fix(
-        f"Compile {name}",
+        f"Let {name} go over its tensors fewer times",
         f"{percent(share)} of the time goes into operations at {line} that go over whole tensors and multiply little: "
-        "each reads them from memory and writes another one. Compiled, they run in one pass, and so does their "
-        "backward pass. It takes a C++ compiler, and the first calls take up to a minute. An operation of "
-        "torch.nn.functional that does all of it brings more, and so do fewer numbers: only those that are used.",
+        "each reads them from memory and writes another one. Look for numbers that are computed and not used, and for "
+        "one operation of torch.nn.functional in place of several. Compiled, they run in one pass without that, and so "
+        "does the backward pass: try it, since of 22 such functions 17 became 1.06 to 1.8 times as fast and four slower "
+        "(FFTs, interpolation, sizes that change). It takes a C++ compiler, and its first calls up to a minute.",
         f"{name} = torch.compile({name})  # once, before the loop",
     )
 

@@ -767,7 +767,7 @@ def a_compiled_method_is_the_same_in_one_graph() -> None:
     counter, plain = CompileCounter(), Block()
     names = {"Block": type("Block", (Block,), {"forward": Block.forward}), "torch": torch}
     with replaced(torch, "compile", partial(torch.compile, backend=counter)):
-        run("arithmetic.compile_function", names, line="train.py:9 Block.forward")
+        run("arithmetic.memory_bound", names, line="train.py:9 Block.forward")
     compiled = names["Block"]()
     compiled.load_state_dict(plain.state_dict())
     inputs = torch.randn(4, 8)

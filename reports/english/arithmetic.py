@@ -26,7 +26,7 @@ def memory_bound(*, line: str, share: float) -> Fix:
         f"{percent(share)} of the time goes into operations at {line} that go over whole tensors and multiply little: "
         "each reads them from memory and writes another one. Look for numbers that are computed and not used, and for "
         "one operation of torch.nn.functional in place of several. Compiled, they run in one pass without that, and so "
-        "does the backward pass: try it, since of 22 such functions 17 became 1.06 to 1.8 times as fast and four slower "
+        "does the backward pass: try it, as of 22 such functions 17 became 1.06 to 1.8 times as fast and four slower "
         "(FFTs, interpolation, sizes that change). It takes a C++ compiler, and its first calls up to a minute.",
         f"{name} = torch.compile({name})  # once, before the loop",
     )

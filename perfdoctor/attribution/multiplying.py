@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from perfdoctor.attribution.machine_code_samples import located_code, training_code
+from perfdoctor.attribution.machine_code_samples import is_blurred, located_code, training_code
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind
 from perfdoctor.metrics.arithmetic import is_recurrent
@@ -23,6 +23,9 @@ _WRITTEN = ("forward", "loss", "other")
 _TOP_LEVEL = " <module>"
 # And those by which the function with the loop that trains is known: what it calls is others' code.
 _OF_LOOP = ("backward", "optimizer")
+
+
+_Located = tuple[CodeKind, bool, CodeLocation]  # a sample, as ``located_code`` has it
 
 
 class Multiplying(NamedTuple):
@@ -41,37 +44,41 @@ class Multiplying(NamedTuple):
 def find_multiplying(job: JobTimeline) -> Multiplying | None:
     """What a job's trainers compute on the CPU; None where too little of it was seen."""
     pids = [trainer.pid for trainer in job.processes.trainers]
-    seen, multiplied = 0, 0
-    for pid in pids:
-        code = training_code(job, pid)
-        computes = np.isin(code.kinds, _ARITHMETIC)
-        seen, multiplied = seen + int(computes.sum()), multiplied + int((computes & code.multiply).sum())
-    if seen < thresholds.CODE_SAMPLES:
+    code = {pid: [*located_code(job, pid)] for pid in pids}
+    arithmetic = [multiplies for pid in pids for multiplies in _arithmetic(job, pid, code[pid])]
+    if len(arithmetic) < thresholds.CODE_SAMPLES:
         return None
-    parts = _parts_of_others(job, pids)
+    parts = _parts_of_others(one for of_trainer in code.values() for one in of_trainer)
     spent, lines = job.stacks.spent_ns(pids), Amounts[str]()
     for number, amount in spent.items():
         location = job.stacks.locations[number]
-        whole = any(
-            map(is_recurrent, job.stacks.frames[number])
-        )  # one operation already, which nobody writes otherwise
+        whole = any(map(is_recurrent, job.stacks.frames[number]))  # one operation already, as torch has it
         if _is_written(location) and owner_of(location.line) in parts and not whole:
             lines[location.line] += amount * parts[owner_of(location.line)] / spent.total
-    return Multiplying(multiplied / seen, tuple((line, part * lines.total) for line, part in by_function(lines)))
+    others = tuple((line, part * lines.total) for line, part in by_function(lines))
+    return Multiplying(sum(arithmetic) / len(arithmetic), others)
 
 
-def _parts_of_others(job: JobTimeline, pids: Sequence[int]) -> dict[str, float]:
+def _arithmetic(job: JobTimeline, pid: int, located: Sequence[_Located]) -> Iterable[bool]:
+    """Whether each sample of a trainer's arithmetic multiplies; of preparing batches none, where that is known."""
+    if is_blurred(job, pid):
+        code = training_code(job, pid)
+        return (bool(one) for one in code.multiply[np.isin(code.kinds, _ARITHMETIC)])
+    steps = (*_WRITTEN, *_OF_LOOP)
+    return (multiplies for kind, multiplies, at in located if kind in _ARITHMETIC and at.phase in steps)
+
+
+def _parts_of_others(code: Iterable[_Located]) -> dict[str, float]:
     """Of functions in which arithmetic multiplies little, the part of what runs there that is other arithmetic."""
     ran, products, others, loops = Amounts[str](), Amounts[str](), Amounts[str](), set()
-    for pid in pids:
-        for kind, multiplies, location in located_code(job, pid):
-            if location.phase in _OF_LOOP:
-                loops.add(owner_of(location.line))
-            elif _is_written(location):
-                owner = owner_of(location.line)
-                ran[owner] += 1
-                if kind in _ARITHMETIC:
-                    (products if multiplies else others)[owner] += 1
+    for kind, multiplies, location in code:
+        owner = owner_of(location.line)
+        if location.phase in _OF_LOOP:
+            loops.add(owner)
+        elif _is_written(location):
+            ran[owner] += 1
+            if kind in _ARITHMETIC:
+                (products if multiplies else others)[owner] += 1
     return {
         owner: amount / ran[owner]
         for owner, amount in others.items()

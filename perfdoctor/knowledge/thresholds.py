@@ -785,6 +785,8 @@ LIMIT_REACHED = Threshold(
 HELD_BACK = Threshold(
     0.25, "of the time waited", "measured: a device was busy for 0.05 of that behind a limit, and for 0.9 without one"
 )
+READ_CALL_S = Threshold(4e-7, "seconds", "measured: a read call of one byte from a pipe, by Python (AMD EPYC)")
+UNBUFFERED_READ = Threshold(512, "bytes", "judgement: Python's own buffers ask for 8 kB and more at a time")
 SMALL_READ = Threshold(
     64 * 1024, "bytes", "the usual read-ahead window starts here; below it requests cost more than bytes"
 )

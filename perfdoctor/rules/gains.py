@@ -165,6 +165,7 @@ GAINS: Mapping[str, Estimate] = {
     "io.another_thread": estimates.beside,
     "io.keep_in_memory": estimates.UP_TO_ALL,
     "io.copy_to_local": estimates.UP_TO_ALL,
+    "io.buffered_reads": input_estimates.by_buffered_reads,
     "io.larger_files": estimates.UP_TO_ALL,
     "io.mapped_pieces": estimates.UP_TO_ALL,
     "io.no_flush": estimates.UP_TO_ALL,

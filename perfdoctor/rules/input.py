@@ -70,6 +70,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     if kind == "text":  # tokens are the same in each epoch
         yield from _prepare_once(case, kind, arrow=arrow)
     line = case.hot_line(INPUT_PREPROCESSING)
+    yield from _buffer_reads(case, line)
     if line or call or not asked:  # without a place it is what the helpers do
         yield advise(
             "input.cheaper",
@@ -109,6 +110,14 @@ def _open_once(case: Case) -> Iterator[Advice]:
     share = case.share(INPUT_PREPROCESSING) * sum(calls.values())
     if share >= thresholds.REPORTED_SHARE:
         yield advise("input.open_once", call=max(calls, key=lambda call: calls[call]), share=share)
+
+
+def _buffer_reads(case: Case, line: str | None) -> Iterator[Advice]:
+    """Many bytes at a time, where so many read calls fetch so few each that the calls themselves take long."""
+    rate, size = case.number("read_calls") or 0.0, case.number("bytes_per_read")
+    taken = min(rate * thresholds.READ_CALL_S, case.share(INPUT_PREPROCESSING))
+    if line and size is not None and size < thresholds.UNBUFFERED_READ and taken >= thresholds.REPORTED_SHARE:
+        yield advise("io.buffered_reads", line=line, size=size, rate=rate, share=taken)
 
 
 def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:

@@ -45,6 +45,15 @@ def before_draws(fix: Proposed) -> Gain:
     return fix.frees(0.0, kept, kept)
 
 
+def by_buffered_reads(fix: Proposed) -> Gain:
+    """What read calls take, and what the interpreter does for each of them.
+
+    Of a job in which they took 0.14 of the time, 0.12 to 0.32 went.
+    """
+    share = fix["share"]
+    return Gain(0.7 * share, share, 1.5 * share)
+
+
 def by_fewer_passes(fix: Proposed) -> Gain:
     """What is prepared for a whole pass over the data, where every fourth pass does it, or the first alone."""
     part = min(1.0, fix["share"] / fix.share) if fix.share else 0.0

@@ -51,6 +51,15 @@ def mapped_pieces(*, faults: Evidence) -> Fix:
     )
 
 
+def buffered_reads(*, line: str, size: float, rate: float, share: float) -> Fix:
+    return fix(
+        f"在 {line} 一次读取许多字节",
+        f"这个作业每秒做 {rate:,.0f} 次 read 调用，每次只要 {text.size(size)}。"
+        f"单是这些调用就占用 {percent(share)} 的时间；有缓冲区，一次调用就能取来许多字节。"
+        "文件打开时默认带缓冲区，管道和套接字则如下设置。",
+    )
+
+
 def larger_files(*, size: float, rate: float | None) -> Fix:
     calls = f"（每秒 {rate:,.0f} 次调用）" if rate is not None else ""
     return fix(

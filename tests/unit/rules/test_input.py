@@ -11,7 +11,7 @@ from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
-from tests.builders.cases import finding
+from tests.builders.cases import finding, titles
 
 CAUSE = "cpu.input_preprocessing"
 
@@ -701,3 +701,15 @@ def test_threads_that_queue_for_a_lock_have_no_files_of_a_loader(loader: str, ti
     case = job(0.4, 0, cause="cpu.lock_contention", settings={"loader": loader})
     fixes = worded_fixes(first(case, "cpu.lock_contention"))
     assert title in fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "told"), [(360_000.0, 1.4, True), (40_000.0, 23.0, False), (360_000.0, 10_240.0, False)]
+)
+def test_bytes_that_are_read_one_by_one_are_to_be_buffered(rate: float, size: float, told: bool) -> None:
+    numbers = {"read_calls": rate, "bytes_per_read": size}
+    found = finding("cpu.input_preprocessing", share=0.3, numbers=numbers, lines=("t.py:65 Stream.lines",))
+    title = "Read many bytes at a time at t.py:65 Stream.lines"
+    assert (title in titles(found)) is told
+    fix = next((fix for fix in worded_fixes(found) if fix.title == title), None)
+    assert fix is None or fix.predicted_speedup == pytest.approx(1 / (1 - 0.144), abs=0.001)

@@ -86,7 +86,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     put(accounted.job, "helpers_at_once", helpers_at_once(job))
     put(accounted.job, "taken_by_file", taken_by_file(job.stacks))
     put(accounted.job, "first_batches", first_batches(job.recording.rows(LoaderSample)))
-    multiplying = None if any(map(job.gpus.used_by, trainers)) else find_multiplying(job)
+    multiplying = find_multiplying(job)
     put(accounted.job, "multiplying", multiplying and multiplying.part)
     put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(

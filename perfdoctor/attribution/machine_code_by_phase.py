@@ -60,7 +60,8 @@ def count_code(job: JobTimeline, pid: int) -> CountedCode:
     """Counts a main thread's samples while it trains, outside of the garbage collector."""
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
-    times, kinds = samples_of_training(job, pid)
+    code = samples_of_training(job, pid)
+    times, kinds = code.times_ns.tolist(), code.kinds.tolist()
     for number, count in stand_ins([1] * len(times), kinds, ENOUGH).items():
         time_ns, kind = times[number], kinds[number]
         if job.gil.is_collecting(pid, time_ns):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from perfdoctor.attribution.mix_of_lines import CodeOfLines
 from perfdoctor.knowledge import thresholds
@@ -33,17 +36,13 @@ def is_blurred(job: JobTimeline, pid: int) -> bool:
     return pid not in job.steps and job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
 
 
-def samples_of_training(job: JobTimeline, pid: int) -> tuple[list[int], list[CodeKind]]:
-    """When a main thread's machine code was sampled while it trained, and of which kind it was for such a job."""
-    samples = training_code(job, pid)
-    elsewhere = {} if job.gpus.used_by(pid) else _ELSEWHERE
-    return samples.times_ns.tolist(), [elsewhere.get(kind, kind) for kind in samples.kinds.tolist()]
-
-
-def training_code(job: JobTimeline, pid: int) -> CodeSamples:
-    """The samples of a main thread's machine code while it trained."""
+def samples_of_training(job: JobTimeline, pid: int) -> CodeSamples:
+    """The samples of a main thread's machine code while it trained, of the kinds that they are for such a job."""
     begin, end = job.training_span(job.processes.by_pid[pid])
-    return job.code.of(pid).within(begin, end)
+    samples = job.code.of(pid).within(begin, end)
+    elsewhere = {} if job.gpus.used_by(pid) else _ELSEWHERE
+    kinds = [elsewhere.get(kind, kind) for kind in samples.kinds.tolist()]
+    return replace(samples, kinds=np.array(kinds, dtype=object))
 
 
 def computes_beside(job: JobTimeline, pid: int) -> bool:
@@ -64,8 +63,8 @@ def located_code(job: JobTimeline, pid: int) -> Iterator[tuple[CodeKind, bool, C
     all.
     """
     reach_ns = thresholds.CERTAIN_CODE_S * NS_PER_S if is_blurred(job, pid) else math.inf
-    times, kinds = samples_of_training(job, pid)
-    samples = zip(times, kinds, training_code(job, pid).multiply.tolist(), strict=True)
+    code = samples_of_training(job, pid)
+    samples = zip(code.times_ns.tolist(), code.kinds.tolist(), code.multiply.tolist(), strict=True)
     for time_ns, kind, multiplies in drawn(list(samples), ENOUGH):
         if job.locator.distance_ns(pid, time_ns) <= reach_ns:
             yield kind, multiplies, job.locator.locate(pid, time_ns, RUNNING, in_c=kind != "interpreter")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfdoctor.attribution.machine_code_samples import is_blurred, located_code, training_code
+from perfdoctor.attribution.machine_code_samples import is_blurred, located_code, samples_of_training
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import CodeKind
 from perfdoctor.metrics.arithmetic import is_recurrent
@@ -16,15 +16,13 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 
-# What counts as arithmetic, that of checks and the C library's copies included.
-_ARITHMETIC: tuple[CodeKind, ...] = ("kernel", "check", "copy")
+# What counts as arithmetic, that of checks included.
+_ARITHMETIC: tuple[CodeKind, ...] = ("kernel", "check")
 # Phases in which the job's own lines compute what they say.
 _WRITTEN = ("forward", "loss", "other")
 _TOP_LEVEL = " <module>"
 # And those by which the function with the loop that trains is known: what it calls is others' code.
 _OF_LOOP = ("backward", "optimizer")
-
-
 _Located = tuple[CodeKind, bool, CodeLocation]  # a sample, as ``located_code`` has it
 
 
@@ -42,8 +40,10 @@ class Multiplying(NamedTuple):
 
 
 def find_multiplying(job: JobTimeline) -> Multiplying | None:
-    """What a job's trainers compute on the CPU; None where too little of it was seen."""
+    """What a job's trainers compute on the CPU; None where too little of it was seen, or they compute on a GPU."""
     pids = [trainer.pid for trainer in job.processes.trainers]
+    if any(map(job.gpus.used_by, pids)):
+        return None
     code = {pid: [*located_code(job, pid)] for pid in pids}
     arithmetic = [multiplies for pid in pids for multiplies in _arithmetic(job, pid, code[pid])]
     if len(arithmetic) < thresholds.CODE_SAMPLES:
@@ -62,7 +62,7 @@ def find_multiplying(job: JobTimeline) -> Multiplying | None:
 def _arithmetic(job: JobTimeline, pid: int, located: Sequence[_Located]) -> Iterable[bool]:
     """Whether each sample of a trainer's arithmetic multiplies; of preparing batches none, where that is known."""
     if is_blurred(job, pid):
-        code = training_code(job, pid)
+        code = samples_of_training(job, pid)
         return (bool(one) for one in code.multiply[np.isin(code.kinds, _ARITHMETIC)])
     steps = (*_WRITTEN, *_OF_LOOP)
     return (multiplies for kind, multiplies, at in located if kind in _ARITHMETIC and at.phase in steps)

@@ -10,8 +10,9 @@ from perfdoctor.knowledge.launchers import LAUNCHERS
 
 # Every launch waits until its kernel has ended (CUDA programming guide).
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
-# For debugging, and slow: each with the values with which it is; none where any is that switches it on.
+# Has ranks agree about each collective before they run it.
 CHECKS_COLLECTIVES = "TORCH_DISTRIBUTED_DEBUG"
+# For debugging, and slow: each with the values with which it is; none where any is that switches it on.
 DEBUGGING: dict[str, tuple[str, ...]] = {
     CHECKS_COLLECTIVES: ("detail",),  # INFO only logs
     "PYTHONDEVMODE": (),

@@ -125,6 +125,18 @@ _FFT = _any_of(
 _BY_CONVOLUTION = re.compile(r"^mkl_dft_\w+_(?:\w*Conv_\d+|ipps(?:Mul|Zero)_)|^pointwise_f|bluestein|fftblue")
 # What of MKL gives the same results on all CPUs, with vectors of 128 bits (MKL_CBWR=COMPATIBLE).
 _COMPATIBLE = re.compile(r"^mkl_\w+_cnr_def_")
+# In PyTorch: products of matrices, convolutions and FFTs, ATen's own and those of libraries linked into it.
+_PRODUCTS: Mapping[str, str] = {
+    r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_)": "ATen's matrix products, loops for small ones compiled in",
+    _FFT.pattern: "FFTs",
+    r"dnnl4impl3cpu|dnnl_[sd]gemm": "oneDNN",
+    "8arm_gemm|11arm_compute|^kai_": "Arm Compute Library, KleidiAI",
+    "6fbgemm": "FBGEMM",
+    "^xnn_|^pytorch_q?8?|^q8gemm|^nnp_": "XNNPACK, QNNPACK, NNPACK",
+    r"^compute_(?:kernel|input|output)_(?:transform|packing)": "NNPACK's parts of a convolution",
+    "^compute_(?:tuple|matrix)_multiplication|^compute_direct_convolution": "the same",
+    "5Eigen": "Eigen",
+}
 # In PyTorch: arithmetic, its own and that of the libraries linked into it.
 _KERNEL = _any_of(
     {
@@ -134,7 +146,6 @@ _KERNEL = _any_of(
         r"6native\d*(?:AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)": "copies per instruction set",
         r"6native.*(?:[Kk]ernel|[a-z\d_]cpu[_E]|\d+cpu_|_omp_fn|vectorized_|cascade_sum)": "ATen's kernels by name",
         r"6native.*(?:im2col|col2im|vol2col|slow_conv|sparse_?mm|embedding_bag|max_pool1d_impl)": "ATen's others",
-        r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_)": "ATen's matrix products, loops for small ones compiled in",
         "copy_same_type_transpose_": "ATen's transposing copy",
         # Once in an operation this is hardly seen: 1 % of a job that does nothing but call operations, at most.
         "16DispatchStubImpl": "how an operation finds its loop; a sparse product does for each number",
@@ -147,17 +158,10 @@ _KERNEL = _any_of(
         "7mt19937|CPUGeneratorImpl": "random numbers",
         r"^(?:_ZGV[a-z][MN]\d+v+_)?Sleef_": "elementary functions, some by the names that vector functions have",
         r"^mkl_|^MKL_|^mkl$|^v[sd]\w+_cout_rare$": "MKL",
-        _FFT.pattern: "FFTs",
         r"^x(?:csr|bsr)_|^xblock_": "MKL's products of sparse matrices",
         r"^L\w*gas_\d+$|^[a-z]\w*\._omp_fn\.\d+$": "MKL's assembly, and bodies of its parallel loops",
         r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*": "BLAS",
-        r"dnnl4impl3cpu|dnnl_[sd]gemm": "oneDNN",
-        "8arm_gemm|11arm_compute|^kai_": "Arm Compute Library, KleidiAI",
-        "6fbgemm": "FBGEMM",
-        "^xnn_|^pytorch_q?8?|^q8gemm|^nnp_": "XNNPACK, QNNPACK, NNPACK",
-        r"^compute_(?:kernel|input|output)_(?:transform|packing)": "NNPACK's parts of a convolution",
-        "^compute_(?:tuple|matrix)_multiplication|^compute_direct_convolution": "the same",
-        "5Eigen": "Eigen",
+        **_PRODUCTS,
         "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
     }
 )
@@ -167,15 +171,11 @@ _MULTIPLIES = _any_of(
     {
         r"^mkl_(?!vml)|^MKL_|^L\w*gas_\d+$": "MKL's, but for vectors of elementary functions",
         r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|ger)[a-z_\d]*": "BLAS",
-        "dnnl4impl3cpu|dnnl_[sd]gemm|6fbgemm|5Eigen|8arm_gemm|11arm_compute|^kai_": "other libraries' products",
-        r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_|sparse_?mm)": "ATen's",
-        r"6native.*(?:im2col|col2im|vol2col|slow_conv|unfolded[23]d|conv_depthwise)": "its convolutions",
-        r"^xnn_|^nnp_|^pytorch_q?8?|^q8gemm|^compute_(?:kernel|input|output)_": "XNNPACK, QNNPACK, NNPACK",
-        "^compute_(?:tuple|matrix)_multiplication|^compute_direct_convolution": "NNPACK's convolutions",
-        _FFT.pattern: "FFTs",
+        r"6native.*(?:im2col|col2im|vol2col|slow_conv|unfolded[23]d|conv_depthwise|sparse_?mm)": "ATen's",
+        **_PRODUCTS,
     }
 )
-# Libraries with nothing but products, and those with nothing but elementary functions.
+# Libraries with nothing but products.
 _OF_PRODUCTS = _any_of({"(?:open|c|ref)?blas|mkl_(?!vml)|lapack|blis|dnnl|mkldnn|xnnpack|fbgemm": "BLAS …"}, "lib")
 # Of these, what finds out whether a tensor has a NaN: it is compared with itself, and whether any element differs
 # (aten/src/ATen/native/TensorCompare.cpp, isnan; torch/csrc/autograd/engine.cpp, AnomalyMode).

@@ -6,7 +6,6 @@ from statistics import fmean
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
-from perfdoctor.knowledge.environment import CHECKS_COLLECTIVES
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
@@ -169,7 +168,7 @@ def _is_by_hand(case: Case) -> bool:
 
 def _send_fewer_messages(case: Case) -> Iterator[Advice]:
     small, way = case.measured("bytes_per_packet"), _way(case)
-    if CHECKS_COLLECTIVES in environment.debugging(case.variable):
+    if environment.CHECKS_COLLECTIVES in environment.debugging(case.variable):
         yield advise("left_on.no_collective_checks")
     yield from mend_transport(case)
     yield from _keep_buffers(case)
